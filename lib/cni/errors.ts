@@ -1,0 +1,47 @@
+/**
+ * The error codes that podnet answers with. 1 to 51 are those of the CNI specification 1.1.0 ("Error"), 8 and 999 those of
+ * its Go library; 100 and above are podnet's own (docs/errors.md is kept equal to this table by a test).
+ */
+export const cniCode = {
+  incompatibleVersion: 1,
+  unsupportedField: 2,
+  unknownContainer: 3,
+  invalidEnvironment: 4,
+  ioFailure: 5,
+  decodingFailure: 6,
+  invalidNetworkConfig: 7,
+  invalidNetns: 8,
+  tryAgainLater: 11,
+  pluginNotAvailable: 50,
+  limitedConnectivity: 51,
+  podNetworkMissing: 100,
+  podNetworkNotReady: 101,
+  nadMissing: 102,
+  capabilityUnsupported: 103,
+  namespaceNotAllowed: 104,
+  noDeviceLeft: 105,
+  selectionInvalid: 106,
+  delegateFailed: 107,
+  addressUnavailable: 108,
+  internal: 999,
+} as const;
+
+/** What an answer carries besides its message. */
+export interface CniErrorOptions {
+  /** Longer text for the `details` key: one fault a line, or the cause. */
+  readonly details?: string;
+  readonly cause?: unknown;
+}
+
+/** A failure as the CNI specification reports it: a code that callers match on, and one line that a person reads. */
+export class CniError extends Error {
+  override readonly name = "CniError";
+  readonly code: number;
+  readonly details: string | undefined;
+
+  constructor(code: number, message: string, options: CniErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.details = options.details;
+  }
+}
