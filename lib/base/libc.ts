@@ -1,0 +1,279 @@
+import { constants } from "node:os";
+import koffi, { type KoffiFunc, type node } from "koffi";
+
+/**
+ * The one native boundary: the few libc calls that Node does not offer, through koffi. Everything here is a thin typed call
+ * that throws a SystemError; what the calls mean for netlink, namespaces or locks is written elsewhere.
+ * Symbols come from the running process, so that glibc and musl both serve.
+ */
+const libc = koffi.load(null);
+
+type Pointer = Uint8Array | null;
+const native = {
+  socket: bind<(domain: number, type: number, protocol: number) => number>(
+    "int socket(int domain, int type, int protocol)",
+  ),
+  bind: bind<(fd: number, address: Uint8Array, length: number) => number>(
+    "int bind(int fd, const void *address, uint32_t length)",
+  ),
+  send: bind<(fd: number, bytes: Uint8Array, length: number, flags: number) => number>(
+    "long send(int fd, const void *bytes, size_t length, int flags)",
+  ),
+  sendto: bind<
+    (
+      fd: number,
+      bytes: Uint8Array,
+      length: number,
+      flags: number,
+      address: Uint8Array,
+      addressLength: number,
+    ) => number
+  >(
+    "long sendto(int fd, const void *bytes, size_t length, int flags, const void *address, uint32_t addressLength)",
+  ),
+  recv: bind<(fd: number, bytes: Uint8Array, length: number, flags: number) => number>(
+    "long recv(int fd, void *bytes, size_t length, int flags)",
+  ),
+  setsockopt: bind<
+    (fd: number, level: number, name: number, value: Uint8Array, length: number) => number
+  >("int setsockopt(int fd, int level, int name, const void *value, uint32_t length)"),
+  getsockopt: bind<
+    (fd: number, level: number, name: number, value: Uint8Array, length: Uint8Array) => number
+  >("int getsockopt(int fd, int level, int name, void *value, void *length)"),
+  getsockname: bind<(fd: number, address: Uint8Array, length: Uint8Array) => number>(
+    "int getsockname(int fd, void *address, void *length)",
+  ),
+  setns: bind<(fd: number, type: number) => number>("int setns(int fd, int type)"),
+  close: bind<(fd: number) => number>("int close(int fd)"),
+  flock: bind<(fd: number, operation: number) => number>("int flock(int fd, int operation)"),
+  // The kernel's second ioctl argument is variadic in C, but every ABI that Node runs on passes one pointer the same way.
+  ioctl: bind<(fd: number, request: number, argument: Pointer) => number>(
+    "int ioctl(int fd, unsigned long request, void *argument)",
+  ),
+};
+
+function bind<T extends (...args: never[]) => number>(definition: string): KoffiFunc<T> {
+  return libc.func(definition) as unknown as KoffiFunc<T>;
+}
+
+/** Numbers of linux/socket.h, linux/sched.h, sys/file.h: what callers of this file pass. */
+export const AF_UNIX = 1;
+export const AF_INET = 2;
+export const AF_INET6 = 10;
+export const AF_NETLINK = 16;
+export const AF_PACKET = 17;
+export const SOCK_DGRAM = 2;
+export const SOCK_RAW = 3;
+export const SOCK_NONBLOCK = 0o4000;
+export const SOCK_CLOEXEC = 0o2000000;
+export const SOL_SOCKET = 1;
+export const CLONE_NEWNET = 0x40000000;
+const MSG_TRUNC = 0x20;
+const SO_PEERCRED = 17;
+const SO_NETNS_COOKIE = 71;
+const LOCK_EXCLUSIVE_NONBLOCKING = 2 | 4;
+const LOCK_UNLOCK = 8;
+
+/** A libc call that failed. `code` is the errno's name (`EEXIST`), `errno` its positive number. */
+export class SystemError extends Error {
+  override readonly name = "SystemError";
+  readonly code: string;
+  readonly errno: number;
+  readonly call: string;
+
+  constructor(call: string, errno: number) {
+    const code = errnoName(errno);
+    super(`${call}: ${code}`);
+    this.code = code;
+    this.errno = errno;
+    this.call = call;
+  }
+}
+
+const errnoNames = new Map<number, string>([[524, "ENOTSUPP"]]);
+for (const [name, number] of Object.entries(constants.errno)) {
+  // Where two names share a number, the kernel's own one wins.
+  if (name !== "EWOULDBLOCK" && name !== "ENOTSUP") errnoNames.set(number, name);
+}
+
+/** The name of a positive errno: `EEXIST` for 17. Numbers without a name give `E` and the number. */
+export function errnoName(errno: number): string {
+  return errnoNames.get(errno) ?? `E${errno}`;
+}
+
+function check(call: string, result: number): number {
+  if (result < 0) throw new SystemError(call, koffi.errno());
+  return result;
+}
+
+/** Opens a socket, close-on-exec always. Throws a SystemError. The caller closes it. */
+export function socket(domain: number, type: number, protocol: number): number {
+  return check("socket", native.socket(domain, type | SOCK_CLOEXEC, protocol));
+}
+
+/** Binds a socket to a `struct sockaddr` given as bytes. Throws a SystemError. */
+export function bindSocket(fd: number, address: Uint8Array): void {
+  check("bind", native.bind(fd, address, address.length));
+}
+
+/** Sends one datagram on a connected or netlink socket. Interrupted calls are repeated. Throws a SystemError. */
+export function send(fd: number, bytes: Uint8Array): number {
+  for (;;) {
+    const sent = native.send(fd, bytes, bytes.length, 0);
+    if (sent >= 0 || koffi.errno() !== constants.errno.EINTR) return check("send", sent);
+  }
+}
+
+/**
+ * Sends one datagram on a thread of libuv's pool: the event loop stays free while the kernel works.
+ * The caller keeps `fd` open and `bytes` unchanged until the promise settles. Rejects with a SystemError.
+ */
+export function sendAsync(fd: number, bytes: Uint8Array): Promise<number> {
+  return new Promise((resolve, reject) => {
+    native.send.async(fd, bytes, bytes.length, 0, (error: unknown, sent: number) => {
+      if (error !== null && error !== undefined) reject(toError(error));
+      else if (sent < 0) reject(new SystemError("send", koffi.errno()));
+      else resolve(sent);
+    });
+  });
+}
+
+/** Sends one datagram to a `struct sockaddr` given as bytes. Throws a SystemError. */
+export function sendTo(fd: number, bytes: Uint8Array, address: Uint8Array): number {
+  return check("sendto", native.sendto(fd, bytes, bytes.length, 0, address, address.length));
+}
+
+/**
+ * Receives one datagram into `buffer` and returns its true length, which is larger than the buffer when it was cut.
+ * undefined: a non-blocking socket has nothing. Throws a SystemError (ENOBUFS: datagrams were lost).
+ */
+export function recv(fd: number, buffer: Uint8Array): number | undefined {
+  for (;;) {
+    const length = native.recv(fd, buffer, buffer.length, MSG_TRUNC);
+    if (length >= 0) return length;
+    const errno = koffi.errno();
+    if (errno === constants.errno.EAGAIN) return undefined;
+    if (errno !== constants.errno.EINTR) throw new SystemError("recv", errno);
+  }
+}
+
+/** As recv, on a thread of libuv's pool. The caller keeps `fd` open until the promise settles. */
+export async function recvAsync(fd: number, buffer: Uint8Array): Promise<number | undefined> {
+  for (;;) {
+    const { length, errno } = await recvOnce(fd, buffer);
+    if (length >= 0) return length;
+    if (errno === constants.errno.EAGAIN) return undefined;
+    if (errno !== constants.errno.EINTR) throw new SystemError("recv", errno);
+  }
+}
+
+function recvOnce(fd: number, buffer: Uint8Array): Promise<{ length: number; errno: number }> {
+  return new Promise((resolve, reject) => {
+    native.recv.async(fd, buffer, buffer.length, MSG_TRUNC, (error: unknown, length: number) => {
+      if (error !== null && error !== undefined) reject(toError(error));
+      else resolve({ length, errno: koffi.errno() });
+    });
+  });
+}
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+/** Sets a socket option that is an int. Throws a SystemError. */
+export function setSocketOption(
+  fd: number,
+  option: { level: number; name: number },
+  value: number,
+): void {
+  const bytes = Buffer.from(Int32Array.of(value).buffer);
+  check("setsockopt", native.setsockopt(fd, option.level, option.name, bytes, bytes.length));
+}
+
+/** Reads a socket option of `length` bytes. Throws a SystemError. */
+export function getSocketOption(
+  fd: number,
+  option: { level: number; name: number },
+  length: number,
+): Buffer {
+  const value = Buffer.alloc(length);
+  const valueLength = Buffer.from(Uint32Array.of(length).buffer);
+  check("getsockopt", native.getsockopt(fd, option.level, option.name, value, valueLength));
+  return value;
+}
+
+/** The bytes of the `struct sockaddr` that a socket is bound to. Throws a SystemError. */
+export function socketName(fd: number): Buffer {
+  const address = Buffer.alloc(128);
+  const length = Buffer.from(Uint32Array.of(address.length).buffer);
+  check("getsockname", native.getsockname(fd, address, length));
+  return address.subarray(0, new DataView(length.buffer, length.byteOffset).getUint32(0, true));
+}
+
+/** The cookie of the network namespace that a socket lives in: unique until reboot, never reused (SO_NETNS_COOKIE, Linux 5.14). */
+export function netnsCookie(fd: number): bigint {
+  return getSocketOption(fd, { level: SOL_SOCKET, name: SO_NETNS_COOKIE }, 8).readBigUInt64LE();
+}
+
+/** Who is at the other end of a unix socket (SO_PEERCRED). Throws a SystemError. */
+export function peerCredentials(fd: number): {
+  readonly pid: number;
+  readonly uid: number;
+  readonly gid: number;
+} {
+  const bytes = getSocketOption(fd, { level: SOL_SOCKET, name: SO_PEERCRED }, 12);
+  return { pid: bytes.readInt32LE(0), uid: bytes.readUInt32LE(4), gid: bytes.readUInt32LE(8) };
+}
+
+/** Moves the calling thread into another namespace. Only lib/base/netns.ts calls this. Throws a SystemError. */
+export function setns(fd: number, type: number): void {
+  check("setns", native.setns(fd, type));
+}
+
+/** Closes a descriptor. Throws a SystemError. */
+export function closeFd(fd: number): void {
+  check("close", native.close(fd));
+}
+
+/** Takes an exclusive flock without waiting. false: somebody else holds it. Throws a SystemError. */
+export function tryLock(fd: number): boolean {
+  if (native.flock(fd, LOCK_EXCLUSIVE_NONBLOCKING) === 0) return true;
+  if (koffi.errno() === constants.errno.EAGAIN) return false;
+  throw new SystemError("flock", koffi.errno());
+}
+
+/** Gives a flock back. Closing the descriptor does it too. Throws a SystemError. */
+export function unlock(fd: number): void {
+  check("flock", native.flock(fd, LOCK_UNLOCK));
+}
+
+/** ioctl with a struct given as bytes, which the kernel may change. Returns the call's value. Throws a SystemError. */
+export function ioctl(fd: number, request: number, argument: Uint8Array): number {
+  return check("ioctl", native.ioctl(fd, request, argument));
+}
+
+/** A watch on a descriptor's readability. Close it before the descriptor. */
+export interface ReadinessWatch {
+  /** Watches again after libuv stopped on an error. */
+  restart(): void;
+  /** Lets the process end while the watch is open. */
+  unref(): void;
+  close(): void;
+}
+
+/**
+ * Calls `ready` on the event loop whenever the descriptor is readable. An error state (a netlink overrun) comes with `failed` true and
+ * ends the watching until `restart`. `ready` must not throw.
+ */
+export function watchReadable(fd: number, ready: (failed: boolean) => void): ReadinessWatch {
+  // koffi's types say (events), its code says (status, events).
+  const callback = ((status: number) => ready(status < 0)) as unknown as (
+    events: node.PollEvents,
+  ) => void;
+  const handle = koffi.node.poll(fd, { readable: true }, callback);
+  return {
+    restart: () => handle.start({ readable: true }, callback),
+    unref: () => handle.unref(),
+    close: () => handle.close(),
+  };
+}
