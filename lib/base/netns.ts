@@ -14,8 +14,8 @@ export class NetnsError extends Error {
   readonly code: string;
   readonly path: string;
 
-  constructor(path: string, reason: { code: string; text: string }, options?: ErrorOptions) {
-    super(`open network namespace "${path}": ${reason.text}`, options);
+  constructor(path: string, reason: ErrorOptions & { code: string; text: string }) {
+    super(`open network namespace "${path}": ${reason.text}`, reason);
     this.code = reason.code;
     this.path = path;
   }
@@ -142,7 +142,7 @@ function openFile(path: string): number {
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "EIO";
     const text = code === "ENOENT" ? "it does not exist" : code;
-    throw new NetnsError(path, { code, text }, { cause: error });
+    throw new NetnsError(path, { code, text, cause: error });
   }
 }
 
@@ -151,7 +151,7 @@ function requireNetns(fd: number, path: string): void {
   try {
     type = libc.ioctl(fd, NS_GET_NSTYPE, new Uint8Array(8));
   } catch (error) {
-    throw new NetnsError(path, { code: "EINVAL", text: "it is not a namespace" }, { cause: error });
+    throw new NetnsError(path, { code: "EINVAL", text: "it is not a namespace", cause: error });
   }
   if (type !== libc.CLONE_NEWNET) {
     throw new NetnsError(path, { code: "EINVAL", text: "it is a namespace of another kind" });
