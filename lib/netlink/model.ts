@@ -4,7 +4,18 @@
  */
 
 export type LinkKind =
-  | "bridge" | "veth" | "macvlan" | "macvtap" | "ipvlan" | "vlan" | "dummy" | "vrf" | "ifb" | "tun" | "vxlan" | "bond";
+  | "bridge"
+  | "veth"
+  | "macvlan"
+  | "macvtap"
+  | "ipvlan"
+  | "vlan"
+  | "dummy"
+  | "vrf"
+  | "ifb"
+  | "tun"
+  | "vxlan"
+  | "bond";
 
 /** A link as the kernel reports it (RTM_NEWLINK, linux/if_link.h). */
 export interface Link {
@@ -63,21 +74,65 @@ export interface VfInfo {
   readonly maxTxRate: number;
 }
 
-export interface BridgeData { readonly kind: "bridge"; readonly vlanFiltering?: boolean; readonly vlanDefaultPvid?: number; readonly stpState?: number; readonly mcastSnooping?: boolean }
-export interface VethData { readonly kind: "veth"; readonly peer?: VethPeer }
-export interface MacvlanData { readonly kind: "macvlan" | "macvtap"; readonly mode?: number; readonly flags?: number; readonly bcQueueLength?: number }
-export interface IpvlanData { readonly kind: "ipvlan"; readonly mode?: number; readonly flags?: number }
-export interface VlanData { readonly kind: "vlan"; readonly id?: number; /** Ethertype: 0x8100 or 0x88a8. */ readonly protocol?: number }
-export interface VrfData { readonly kind: "vrf"; readonly table?: number }
-export interface PlainData { readonly kind: "dummy" | "ifb" }
-export type LinkData = BridgeData | VethData | MacvlanData | IpvlanData | VlanData | VrfData | PlainData;
+export interface BridgeData {
+  readonly kind: "bridge";
+  readonly vlanFiltering?: boolean;
+  readonly vlanDefaultPvid?: number;
+  readonly stpState?: number;
+  readonly mcastSnooping?: boolean;
+}
+export interface VethData {
+  readonly kind: "veth";
+  readonly peer?: VethPeer;
+}
+export interface MacvlanData {
+  readonly kind: "macvlan" | "macvtap";
+  readonly mode?: number;
+  readonly flags?: number;
+  readonly bcQueueLength?: number;
+}
+export interface IpvlanData {
+  readonly kind: "ipvlan";
+  readonly mode?: number;
+  readonly flags?: number;
+}
+export interface VlanData {
+  readonly kind: "vlan";
+  readonly id?: number /** Ethertype: 0x8100 or 0x88a8. */;
+  readonly protocol?: number;
+}
+export interface VrfData {
+  readonly kind: "vrf";
+  readonly table?: number;
+}
+export interface PlainData {
+  readonly kind: "dummy" | "ifb";
+}
+export type LinkData =
+  | BridgeData
+  | VethData
+  | MacvlanData
+  | IpvlanData
+  | VlanData
+  | VrfData
+  | PlainData;
 
 /** The pod's end of a veth pair. IFF_UP in the peer header gives ENOTCONN, so there is no `up`: set it up afterwards. */
-export interface VethPeer { readonly name: string; readonly mac?: string; readonly mtu?: number; readonly netnsFd?: number }
+export interface VethPeer {
+  readonly name: string;
+  readonly mac?: string;
+  readonly mtu?: number;
+  readonly netnsFd?: number;
+}
 
 /** What RTM_NEWLINK with NLM_F_CREATE|NLM_F_EXCL makes. */
 export interface LinkSpec {
   readonly name: string;
+  /**
+   * The index the new link gets (where it is made: namespace `netnsFd`, else the socket's own); the kernel chooses one when absent.
+   * Chosen beforehand, it identifies the link from the moment it exists, and the kernel does not look for `name` in the socket's own namespace.
+   */
+  readonly index?: number;
   readonly data: LinkData;
   readonly mac?: string;
   readonly mtu?: number;
@@ -105,6 +160,8 @@ export interface LinkChange {
   readonly allmulti?: boolean;
   readonly master?: number;
   readonly netnsFd?: number;
+  /** With `netnsFd`: the index that the link gets there (IFLA_NEW_IFINDEX, Linux 5.14; older kernels ignore it). */
+  readonly newIndex?: number;
   readonly txQueueLength?: number;
   readonly group?: number;
   readonly alias?: string;
@@ -177,7 +234,9 @@ export interface Rule {
   readonly oifName: string | undefined;
   readonly mark: number | undefined;
 }
-export type RuleSpec = { readonly family: 4 | 6; readonly table: number } & Partial<Omit<Rule, "family" | "table">>;
+export type RuleSpec = { readonly family: 4 | 6; readonly table: number } & Partial<
+  Omit<Rule, "family" | "table">
+>;
 
 /** RTM_NEWNEIGH (linux/neighbour.h). */
 export interface Neighbour {
@@ -189,4 +248,9 @@ export interface Neighbour {
 }
 
 /** A VLAN on a bridge port (IFLA_AF_SPEC of AF_BRIDGE). */
-export interface BridgeVlan { readonly id: number; readonly endId?: number; readonly pvid?: boolean; readonly untagged?: boolean }
+export interface BridgeVlan {
+  readonly id: number;
+  readonly endId?: number;
+  readonly pvid?: boolean;
+  readonly untagged?: boolean;
+}
