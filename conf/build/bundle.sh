@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Bundles the programs that run on Node into dist/lib, with a launcher for each in dist/bin. dist can be moved or copied into an
+# image as a whole: it has its own Node and the one native addon beside the bundles.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+case $(uname -m) in x86_64) arch=x64 ;; aarch64) arch=arm64 ;; *) echo "bundle: no Node for $(uname -m)" >&2; exit 1 ;; esac
+mkdir -p dist/bin dist/lib/node_modules/@koromix
+
+entries=()
+for program in podnetd podnetctl podnet-controller; do
+  [ -e "cmd/$program/main.ts" ] || { echo "bundle: cmd/$program/main.ts is missing" >&2; exit 1; }
+  entries+=("$program=cmd/$program/main.ts")
+done
+# Packages in CommonJS call require(): the banner gives them one. Names are kept, so that stack traces can be read.
+node_modules/.bin/esbuild "${entries[@]}" --bundle --platform=node --format=esm --target=node24 --outdir=dist/lib \
+  --out-extension:.js=.mjs --external:koffi --keep-names --legal-comments=none --log-level=warning \
+  --banner:js='import{createRequire as podnetRequire}from"node:module";const require=podnetRequire(import.meta.url);'
+
+node=node_modules/node-linux-$arch/bin/node
+[ dist/lib/node -ef "$node" ] || { rm -f dist/lib/node; ln "$node" dist/lib/node 2>/dev/null || cp "$node" dist/lib/node; }
+if [ ! -e dist/lib/node_modules/koffi/.copied ] || [ node_modules/koffi/package.json -nt dist/lib/node_modules/koffi/.copied ]; then
+  rm -rf dist/lib/node_modules/koffi "dist/lib/node_modules/@koromix/koffi-linux-$arch"
+  mkdir dist/lib/node_modules/koffi
+  cp -r node_modules/koffi/{package.json,LICENSE.txt,lib} node_modules/koffi/*.{js,cjs} dist/lib/node_modules/koffi/
+  cp -r "node_modules/@koromix/koffi-linux-$arch" dist/lib/node_modules/@koromix/
+  touch dist/lib/node_modules/koffi/.copied
+fi
+
+# A launcher execs its program: the pid that a supervisor sees is the program's. A small young generation keeps the daemon's memory flat.
+launcher() {
+  cat >"dist/bin/$1.new" <<-L
+	#!/bin/sh
+	self=\$0
+	while [ -L "\$self" ]; do
+	  link=\$(readlink "\$self")
+	  case \$link in /*) self=\$link ;; *) self=\${self%/*}/\$link ;; esac
+	done
+	case \$self in */*) lib=\${self%/*}/../lib ;; *) lib=../lib ;; esac
+	exec "\$lib/node" $2 "\$lib/$1.mjs" "\$@"
+	L
+  chmod +x "dist/bin/$1.new"
+  mv "dist/bin/$1.new" "dist/bin/$1"
+}
+launcher podnetd "--max-semi-space-size=4"
+launcher podnetctl ""
+launcher podnet-controller ""

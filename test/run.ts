@@ -1,0 +1,82 @@
+// Runs tiers of tests: node test/run.ts TIER... [-- PART_OF_A_PATH...] [--name PATTERN]
+// Quiet unless something fails. Ends with one line that sums all tiers. What a tier lacks skips it with a reason on a developer's
+// machine and fails it where CI=true, where a tier that found no test fails too.
+import { spawnSync } from "node:child_process";
+import { appendFileSync, existsSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { runFiles, type Tally } from "./helpers/report.ts";
+import { runInVm } from "./helpers/vm.ts";
+import { type Need, type Tier, tiers } from "./tiers.ts";
+
+const ci = process.env["CI"] === "true";
+
+function lacks(need: Need): string | undefined {
+  const found = (program: string) =>
+    spawnSync(program, ["-V"], { stdio: "ignore" }).error === undefined;
+  switch (need) {
+    case "root":
+      return process.getuid?.() === 0 && spawnSync("unshare", ["-n", "-m", "true"]).status === 0
+        ? undefined
+        : "needs root, allowed to make namespaces";
+    case "ip":
+      return found("ip") ? undefined : "needs ip (Debian package iproute2)";
+    case "nft":
+      return found("nft") ? undefined : "needs nft (Debian package nftables)";
+    case "build":
+      return existsSync("dist/bin/podnet") ? undefined : "needs `make build` first";
+  }
+}
+
+async function runTier(
+  tier: Tier,
+  parts: readonly string[],
+  name: string | undefined,
+): Promise<Tally> {
+  const started = performance.now();
+  const files = tier
+    .files()
+    .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)));
+  const missing = tier.needs.map(lacks).find((reason) => reason !== undefined);
+  const idle =
+    missing ?? (files.length === 0 && parts.length === 0 ? "has no test files" : undefined);
+  if (idle !== undefined) {
+    process.stdout.write(`${tier.name}: ${ci ? "FAILED" : "skipped"}: ${idle}\n`);
+    return { passed: 0, failed: ci ? 1 : 0, skipped: ci ? 0 : 1 };
+  }
+  const options = { files, concurrency: tier.concurrency, name, ci };
+  const tally = tier.vm ? await runInVm(options) : await runFiles(options);
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  process.stdout.write(
+    `${tier.name}: ${tally.passed} passed, ${tally.failed} failed, ${tally.skipped} skipped (${seconds} s)\n`,
+  );
+  return tally;
+}
+
+async function main(): Promise<number> {
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: { name: { type: "string" } },
+  });
+  const names = positionals.filter((word) => tiers.some((tier) => tier.name === word));
+  const parts = positionals.filter((word) => !names.includes(word));
+  const sum = { passed: 0, failed: 0, skipped: 0 };
+  for (const tier of tiers.filter((one) => names.includes(one.name))) {
+    const tally = await runTier(tier, parts, values.name);
+    sum.passed += tally.passed;
+    sum.failed += tally.failed;
+    sum.skipped += tally.skipped;
+  }
+  if (sum.passed + sum.failed + sum.skipped === 0) {
+    process.stderr.write(
+      `run: nothing ran: name a tier (${tiers.map((tier) => tier.name).join(", ")}) and, after it, a part of a path\n`,
+    );
+    return 2;
+  }
+  process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped\n`);
+  // Where one script runs several tiers in turn it sums them from here.
+  const report = process.env["PODNET_TEST_REPORT"];
+  if (report !== undefined) appendFileSync(report, `${sum.passed} ${sum.failed} ${sum.skipped}\n`);
+  return sum.failed === 0 ? 0 : 1;
+}
+
+process.exitCode = await main();
