@@ -72,8 +72,8 @@ export class SelectionError extends Error {
   readonly faults: readonly Fault[];
 
   /** `origin` says where the list stands: `annotation podnet.dev/networks`. */
-  constructor(origin: string, faults: readonly Fault[]) {
-    super(`read ${origin}: ${faults.map(formatFault).join("; ")}`);
+  constructor(origin: string, faults: readonly Fault[], cause?: unknown) {
+    super(`read ${origin}: ${faults.map(formatFault).join("; ")}`, { cause });
     this.faults = faults;
   }
 }
