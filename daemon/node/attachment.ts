@@ -1,0 +1,148 @@
+import { errorText } from "../../lib/base/errors.ts";
+import type { JsonObject } from "../../lib/base/json.ts";
+import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
+import { networksArg } from "../../lib/api/names.ts";
+import { mergeCniArgs, runtimeConfigFor } from "../../lib/cni/derive.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { decodeCniArgs } from "../../lib/cni/request.ts";
+import { type CniResult, emptyResult, type PluginConfig } from "../../lib/cni/types.ts";
+import { versionAtLeast } from "../../lib/cni/versions.ts";
+import { bindIpam, type IpamCall } from "../ipam/ipam.ts";
+import type { BoundIpam, Plugin, PluginCall, PluginState, Sandbox } from "../plugins/plugin.ts";
+import type { NodeContext } from "./context.ts";
+import type { AttachmentRecord, SandboxRecord } from "./record.ts";
+
+/** One attachment of a record, and what an operation on it works with. */
+export interface AttachmentWork {
+  readonly node: NodeContext;
+  readonly record: SandboxRecord;
+  readonly attachment: AttachmentRecord;
+  readonly sandbox: Sandbox | undefined;
+  readonly signal: AbortSignal;
+}
+
+interface Step {
+  readonly plugin: Plugin;
+  readonly call: PluginCall;
+}
+
+function stateOf(work: AttachmentWork, place: string): PluginState {
+  const { attachment, record, node } = work;
+  return {
+    load: () => attachment.states[place],
+    save: async (state: JsonObject) => {
+      attachment.states[place] = state;
+      node.store.put(record);
+    },
+  };
+}
+
+function ipamOf(work: AttachmentWork, call: IpamCall): BoundIpam | undefined {
+  const type = call.config.ipam?.type;
+  if (type === undefined || type === "") return undefined;
+  return bindIpam(work.node.plugins.ipam(type, work.record.cniPath), call);
+}
+
+/** CNI_ARGS for a plugin: podnet's own keys are nobody else's business, and the reference plugins refuse them. */
+function pluginArgs(text: string): ReadonlyMap<string, string> {
+  const args = new Map(decodeCniArgs(text));
+  args.delete(networksArg);
+  return args;
+}
+
+function configOf(work: AttachmentWork, conflist: Conflist, plugin: PluginConfig): PluginConfig {
+  const named: PluginConfig = { ...plugin, cniVersion: conflist.cniVersion, name: conflist.name };
+  return mergeCniArgs(named, work.attachment.cniArgs);
+}
+
+function stepAt(
+  work: AttachmentWork,
+  conflist: Conflist,
+  place: { readonly index: number; readonly prevResult: CniResult | undefined },
+): Step {
+  const plugin = conflist.plugins[place.index];
+  if (plugin === undefined) throw new RangeError(`plugin ${place.index} of "${conflist.name}"`);
+  const { record, attachment, sandbox, node, signal } = work;
+  const call: Omit<PluginCall, "ipam"> = {
+    network: conflist.name,
+    config: configOf(work, conflist, plugin),
+    host: node.host,
+    signal,
+    containerId: record.containerId,
+    ifName: attachment.ifName,
+    sandbox,
+    netnsPath: record.netns,
+    runtimeConfig: runtimeConfigFor(plugin, attachment.capabilityArgs),
+    cniArgs: pluginArgs(record.cniArgs),
+    prevResult: place.prevResult,
+    state: stateOf(work, String(place.index)),
+  };
+  return {
+    plugin: node.plugins.plugin(plugin.type, record.cniPath),
+    call: { ...call, ipam: ipamOf(work, call) },
+  };
+}
+
+/** Puts the network's name before a failure's message, once, and keeps its code. */
+function onNetwork(attachment: AttachmentRecord, verb: string, error: unknown): CniError {
+  const where = `${verb} network "${attachment.network}" (${attachment.ifName})`;
+  if (error instanceof CniError) {
+    return new CniError(error.code, `${where}: ${error.message}`, {
+      cause: error,
+      ...(error.details === undefined ? {} : { details: error.details }),
+    });
+  }
+  return new CniError(cniCode.internal, `${where}: ${errorText(error)}`, { cause: error });
+}
+
+/**
+ * Runs the chain's ADD, each plugin with the result of the one before it, and puts the final result into the attachment's
+ * record (not yet on disk). On failure the caller detaches.
+ */
+export async function attach(work: AttachmentWork): Promise<CniResult> {
+  const conflist = decodeConflist(work.attachment.conflist);
+  let result: CniResult | undefined;
+  try {
+    for (const index of conflist.plugins.keys()) {
+      work.signal.throwIfAborted();
+      const { plugin, call } = stepAt(work, conflist, { index, prevResult: result });
+      result = await plugin.add(call);
+    }
+  } catch (error) {
+    throw onNetwork(work.attachment, "attach", error);
+  }
+  work.attachment.result = result ?? emptyResult;
+  return work.attachment.result;
+}
+
+/**
+ * Runs the chain's DEL from its last plugin to its first, from the record alone. Idempotent; stops at the first plugin that
+ * can't give back what it made, since the ones below may still be needed for it.
+ */
+export async function detach(work: AttachmentWork): Promise<void> {
+  const conflist = decodeConflist(work.attachment.conflist);
+  const prevResult = work.attachment.result;
+  try {
+    for (const index of [...conflist.plugins.keys()].reverse()) {
+      const { plugin, call } = stepAt(work, conflist, { index, prevResult });
+      await plugin.del(call);
+    }
+  } catch (error) {
+    throw onNetwork(work.attachment, "detach", error);
+  }
+}
+
+/** Runs the chain's CHECK. Networks that disable it, or whose configuration is older than it (0.4.0), pass. */
+export async function checkAttachment(work: AttachmentWork): Promise<void> {
+  const conflist = decodeConflist(work.attachment.conflist);
+  if (conflist.disableCheck || !versionAtLeast(conflist.cniVersion, "0.4.0")) return;
+  const prevResult = work.attachment.result;
+  try {
+    for (const index of conflist.plugins.keys()) {
+      const { plugin, call } = stepAt(work, conflist, { index, prevResult });
+      await plugin.check(call);
+    }
+  } catch (error) {
+    throw onNetwork(work.attachment, "check", error);
+  }
+}

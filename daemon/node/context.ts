@@ -1,0 +1,29 @@
+import type { Log } from "../../lib/base/log.ts";
+import type { Netns } from "../../lib/base/netns.ts";
+import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import type { IpamPlugin } from "../ipam/ipam.ts";
+import type { Plugin } from "../plugins/plugin.ts";
+import type { DaemonConfig } from "./config.ts";
+import type { KeyedLocks } from "./locks.ts";
+import type { NetworkSource } from "./networks.ts";
+import type { Store } from "./store.ts";
+
+/** Finds what carries out a type: in process where podnet has it, else an executable on `cniPath`. */
+export interface PluginFinder {
+  plugin(type: string, cniPath: readonly string[]): Plugin;
+  ipam(type: string, cniPath: readonly string[]): IpamPlugin;
+}
+
+/** What every operation of the daemon works with; built once at start. */
+export interface NodeContext {
+  readonly config: DaemonConfig;
+  readonly log: Log;
+  readonly store: Store;
+  readonly locks: KeyedLocks;
+  readonly networks: NetworkSource;
+  readonly plugins: PluginFinder;
+  /** A socket in the node's own namespace. */
+  readonly host: Rtnetlink;
+  readonly hostNetns: Netns;
+  readonly bootId: string;
+}

@@ -1,0 +1,101 @@
+import type { Server } from "node:http";
+import { readBootId } from "../../lib/base/boot-id.ts";
+import { errorText } from "../../lib/base/errors.ts";
+import { ensurePrivateDir } from "../../lib/base/files.ts";
+import type { Log } from "../../lib/base/log.ts";
+import { Netns } from "../../lib/base/netns.ts";
+import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import type { DaemonConfig } from "./config.ts";
+import type { NodeContext } from "./context.ts";
+import type { Dispatch } from "./dispatch.ts";
+import { Gate, gateSizes } from "./gate.ts";
+import { KeyedLocks } from "./locks.ts";
+import { Metrics } from "./metrics.ts";
+import { DirectoryNetworks } from "./networks.ts";
+import { ownDirectory } from "./owner.ts";
+import { PendingDetaches } from "./pending.ts";
+import { findPlugins } from "./plugin-finder.ts";
+import { publicEndpoints, route } from "./routes.ts";
+import { createHttpServer, listen, listenOnSocket, stopServer } from "./server.ts";
+import { Store } from "./store.ts";
+
+/** Milliseconds that operations under way have to finish when the daemon stops; then they are undone or left to their records. */
+const finishWithin = 10_000;
+
+/** A daemon that serves. */
+export interface RunningDaemon {
+  /** Stops in order: no new calls, those under way finish, then sockets and files are closed. Safe to call twice. */
+  stop(): Promise<void>;
+}
+
+/** Starts everything in order and resolves when calls are answered. Rejects, with nothing left open, when it can't. */
+export async function startDaemon(config: DaemonConfig, log: Log): Promise<RunningDaemon> {
+  await using stack = new AsyncDisposableStack();
+  ensurePrivateDir(config.stateDir);
+  stack.use(ownDirectory(config.stateDir));
+  const hostNetns = Netns.current();
+  const host = stack.use(Rtnetlink.open());
+  const networks = stack.use(new DirectoryNetworks(config, log));
+  const node: NodeContext = {
+    config,
+    log,
+    store: new Store(config.stateDir, log),
+    locks: new KeyedLocks(),
+    networks,
+    plugins: findPlugins({ helper: config.delegateHelper, log }),
+    host,
+    hostNetns,
+    bootId: readBootId(),
+  };
+  const stopping = new AbortController();
+  const to = dispatchOf(node, stopping.signal);
+  const pending = new PendingDetaches(node, to.metrics);
+  pending.start();
+  stack.defer(() => pending.stop());
+  for (const server of await serveAll(to)) stack.defer(() => drain(server, stopping));
+  log.info({ socket: config.socket, records: node.store.size, pid: process.pid }, "ready");
+  const parts = stack.move();
+  return { stop: () => parts.disposeAsync() };
+}
+
+function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {
+  const sizes = gateSizes(process.constrainedMemory());
+  const gates = { add: new Gate(sizes), del: new Gate(sizes) };
+  const { store } = node;
+  const metrics = new Metrics({
+    attachments: () => store.all().reduce((sum, record) => sum + record.attachments.length, 0),
+    sandboxes: () => store.size,
+    pending: () => store.all().filter(({ phase }) => phase === "deleting").length,
+    waiting: () => ({ add: gates.add.waiting, del: gates.del.waiting }),
+    running: () => ({ add: gates.add.running, del: gates.del.running }),
+    unreadable: () => store.unreadable.length,
+  });
+  return { node, metrics, gates, stopping };
+}
+
+async function serveAll(to: Dispatch): Promise<Server[]> {
+  const { config, log } = to.node;
+  const onFault = (error: unknown): void => log.warn({ fault: errorText(error) }, "bad request");
+  const socket = createHttpServer((request) => route(to, request), onFault);
+  await listenOnSocket(socket, config.socket);
+  if (config.metrics === undefined) return [socket];
+  const metrics = createHttpServer((request) => route(to, request, publicEndpoints), onFault);
+  try {
+    await listen(metrics, config.metrics);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  return [socket, metrics];
+}
+
+async function drain(server: Server, stopping: AbortController): Promise<void> {
+  const late = new AbortController();
+  const timer = setTimeout(() => {
+    stopping.abort(new Error("podnetd stops"));
+    late.abort();
+  }, finishWithin);
+  await stopServer(server, late.signal);
+  clearTimeout(timer);
+}
+

@@ -1,0 +1,52 @@
+import type { Conflist } from "../../lib/cni/conflist.ts";
+import type { ValidAttachment } from "../../lib/cni/types.ts";
+import type { IpamPlugin } from "../ipam/ipam.ts";
+import type { NetworkCall, Plugin } from "../plugins/plugin.ts";
+import type { NodeContext } from "./context.ts";
+
+/** One plugin of a network, with its IPAM plugin if it has one, and the call that both get. */
+export interface NetworkStep {
+  readonly plugin: Plugin;
+  readonly ipam: IpamPlugin | undefined;
+  readonly call: NetworkCall;
+}
+
+/** The plugins of a network's chain, for calls that concern no attachment (STATUS, GC). */
+export function networkSteps(
+  node: NodeContext,
+  conflist: Conflist,
+  signal: AbortSignal,
+): NetworkStep[] {
+  const { cniBinDir } = node.config;
+  return conflist.plugins.map((config) => {
+    const type = config.ipam?.type;
+    return {
+      plugin: node.plugins.plugin(config.type, cniBinDir),
+      ipam: type === undefined || type === "" ? undefined : node.plugins.ipam(type, cniBinDir),
+      call: {
+        network: conflist.name,
+        config: { ...config, cniVersion: conflist.cniVersion, name: conflist.name },
+        host: node.host,
+        signal,
+      },
+    };
+  });
+}
+
+/** Runs GC of each plugin and its IPAM; goes on after a failure and throws the first at the end. */
+export async function collectGarbage(
+  steps: readonly NetworkStep[],
+  valid: readonly ValidAttachment[],
+): Promise<void> {
+  const faults: unknown[] = [];
+  for (const { plugin, ipam, call } of steps) {
+    for (const part of [plugin, ipam]) {
+      try {
+        await part?.gc?.(call, valid);
+      } catch (error) {
+        faults.push(error);
+      }
+    }
+  }
+  if (faults.length > 0) throw faults[0];
+}

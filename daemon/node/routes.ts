@@ -1,0 +1,75 @@
+import { z } from "zod";
+import { decode } from "../../lib/base/decode.ts";
+import { errorText } from "../../lib/base/errors.ts";
+import { CniError } from "../../lib/cni/errors.ts";
+import { attachmentRows } from "./admin.ts";
+import { collectLeftovers } from "./collect.ts";
+import { type Dispatch, dispatch } from "./dispatch.ts";
+import { previewPlan } from "./plan-request.ts";
+import type { Answer, Request } from "./server.ts";
+
+type Endpoint = (to: Dispatch, request: Request) => Promise<Answer>;
+
+function json(value: unknown): Answer {
+  return { status: 200, body: JSON.stringify(value) };
+}
+
+const metrics: Endpoint = async ({ metrics: { registry } }) => ({
+  status: 200,
+  body: await registry.metrics(),
+  contentType: registry.contentType,
+});
+
+const health: Endpoint = async () => json({ status: "ok" });
+
+const list: Endpoint = async ({ node }, { query }) =>
+  json(attachmentRows(node.store.all(), query.get("pending") === "true"));
+
+const collect: Endpoint = async ({ node, stopping }) => json(await collectLeftovers(node, stopping));
+
+const preview = z.object({
+  annotations: z.record(z.string(), z.string()).default({}),
+  namespace: z.string().default("default"),
+  ifName: z.string().default("eth0"),
+});
+
+const resolve: Endpoint = async ({ node }, { body }) => {
+  const wish = decode(preview, JSON.parse(body.toString("utf8")), "resolve request");
+  return json(previewPlan(node, wish));
+};
+
+/** What the daemon answers on its socket. The CNI path is the stub's; `/v1/...` is podnetctl's. */
+const endpoints: Readonly<Record<string, Endpoint>> = {
+  "POST /cni": dispatch,
+  "GET /healthz": health,
+  "GET /metrics": metrics,
+  "GET /v1/attachments": list,
+  "POST /v1/gc": collect,
+  "POST /v1/resolve": resolve,
+};
+
+/** What it answers on the metrics address: nothing that changes anything. */
+export const publicEndpoints: ReadonlySet<string> = new Set(["GET /healthz", "GET /metrics"]);
+
+/** Answers any request of the socket; `only` bounds what there is. Never rejects. */
+export async function route(
+  to: Dispatch,
+  request: Request,
+  only?: ReadonlySet<string>,
+): Promise<Answer> {
+  const name = `${request.method} ${request.path}`;
+  const endpoint = Object.hasOwn(endpoints, name) ? endpoints[name] : undefined;
+  if (endpoint === undefined || (only !== undefined && !only.has(name))) {
+    return fault(404, `answer "${name}": podnetd has no such endpoint`);
+  }
+  try {
+    return await endpoint(to, request);
+  } catch (error) {
+    return fault(400, errorText(error), error);
+  }
+}
+
+function fault(status: number, msg: string, error?: unknown): Answer {
+  const { code, details } = error instanceof CniError ? error : { code: 6, details: undefined };
+  return { status, body: JSON.stringify({ cniVersion: "1.1.0", code, msg, details }) };
+}

@@ -1,0 +1,67 @@
+import { errorCode, errorText } from "../../lib/base/errors.ts";
+import { Netns } from "../../lib/base/netns.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import type { Sandbox } from "../plugins/plugin.ts";
+import type { SandboxRecord } from "./record.ts";
+
+/** A sandbox for the length of one operation; disposing of it closes the namespace and the socket in it. */
+export interface OpenSandbox extends Sandbox, Disposable {
+  /** SO_NETNS_COOKIE, decimal: no other namespace of this boot ever has it. */
+  readonly cookie: string;
+}
+
+function open(path: string): OpenSandbox {
+  const netns = Netns.open(path);
+  try {
+    const rtnl = Rtnetlink.open(netns);
+    return {
+      path,
+      netns,
+      rtnl,
+      cookie: String(netns.cookie()),
+      [Symbol.dispose]: () => {
+        rtnl.close();
+        netns.close();
+      },
+    };
+  } catch (error) {
+    netns.close();
+    throw error;
+  }
+}
+
+/** Opens the namespace that the runtime names. Throws code 3 when it is gone and code 8 when the path is no network namespace. */
+export function openSandbox(path: string): OpenSandbox {
+  try {
+    return open(path);
+  } catch (error) {
+    const gone = errorCode(error) === "ENOENT";
+    throw new CniError(
+      gone ? cniCode.unknownContainer : cniCode.invalidNetns,
+      `open network namespace "${path}": ${errorText(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * Opens the namespace that a record was made in, if it is still the same one: a path that is gone, one that now names
+ * another namespace (inodes are reused at once, cookies are not before a reboot), and a record of another boot give undefined.
+ */
+export function reopenSandbox(
+  bootId: string,
+  record: SandboxRecord,
+  path: string | undefined = record.netns,
+): OpenSandbox | undefined {
+  if (record.bootId !== bootId || path === undefined || path === "") return undefined;
+  let sandbox: OpenSandbox;
+  try {
+    sandbox = open(path);
+  } catch {
+    return undefined;
+  }
+  if (sandbox.cookie === record.netnsCookie) return sandbox;
+  sandbox[Symbol.dispose]();
+  return undefined;
+}

@@ -1,0 +1,50 @@
+import { errorText } from "../../lib/base/errors.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import type { Sandbox } from "../plugins/plugin.ts";
+import { detach } from "./attachment.ts";
+import type { NodeContext } from "./context.ts";
+import type { SandboxRecord } from "./record.ts";
+
+/** What giving back a sandbox works with: the record alone says what there is. */
+export interface UndoWork {
+  readonly node: NodeContext;
+  readonly record: SandboxRecord;
+  /** undefined when the namespace is gone. */
+  readonly sandbox: Sandbox | undefined;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Gives back everything that a record stands for, last attachment first, each of them tried, and removes the record when nothing is
+ * left. Until then the record stays, in phase `deleting` with the reason, and the daemon tries again by itself. Idempotent.
+ * Rejects with one CniError that names each network that could not be detached.
+ */
+export async function giveBack(work: UndoWork): Promise<void> {
+  const { node, record } = work;
+  if (record.phase !== "deleting") {
+    record.phase = "deleting";
+    node.store.put(record);
+  }
+  const faults: unknown[] = [];
+  for (const attachment of record.attachments.toReversed()) {
+    try {
+      await detach({ ...work, attachment });
+    } catch (error) {
+      faults.push(error);
+    }
+  }
+  if (faults.length === 0) {
+    node.store.remove(record);
+    return;
+  }
+  record.fault = faults.map(errorText).join("; ");
+  node.store.put(record);
+  throw combine(faults);
+}
+
+/** One error of several: the first one's code, all messages. */
+export function combine(faults: readonly unknown[]): CniError {
+  const [first] = faults;
+  const code = first instanceof CniError ? first.code : cniCode.internal;
+  return new CniError(code, faults.map(errorText).join("; "), { cause: first });
+}

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, test } from "node:test";
+import type { SandboxRecord } from "../../../daemon/node/record.ts";
+import { Store } from "../../../daemon/node/store.ts";
+import { openLog } from "../../../lib/base/log.ts";
+
+const log = openLog("silent");
+let dir = "";
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "podnet-test-"));
+});
+afterEach(() => {
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function record(containerId: string, ifName = "eth0"): SandboxRecord {
+  return {
+    version: 1,
+    containerId,
+    ifName,
+    bootId: "b",
+    netns: "/run/netns/x",
+    netnsCookie: "17",
+    cniNetwork: "podnet",
+    cniArgs: "",
+    cniPath: ["/opt/cni/bin"],
+    pod: {},
+    created: "2026-01-01T00:00:00.000Z",
+    phase: "attached",
+    attachments: [
+      {
+        network: "blue",
+        ifName,
+        default: true,
+        conflist: '{"name":"blue"}',
+        capabilityArgs: {},
+        states: { "0": { made: 1 } },
+      },
+    ],
+  };
+}
+
+test("a record is read again by the next store as it was written", () => {
+  new Store(dir, log).put(record("c1"));
+  assert.deepEqual(new Store(dir, log).get({ containerId: "c1", ifName: "eth0" }), record("c1"));
+});
+
+test("a removed record is gone from memory and disk, and removing it again is fine", () => {
+  const store = new Store(dir, log);
+  store.put(record("c1"));
+  store.remove(record("c1"));
+  store.remove(record("c1"));
+  assert.equal(store.size, 0);
+  assert.deepEqual(readdirSync(join(dir, "records")), []);
+});
+
+test("container ids and interface names that run together when joined stay apart", () => {
+  const store = new Store(dir, log);
+  store.put(record("a", "b-c"));
+  store.put(record("a-b", "c"));
+  assert.equal(new Store(dir, log).size, 2);
+});
+
+test("a container id longer than a file name is kept by its hash", () => {
+  const long = record("c".repeat(4000));
+  new Store(dir, log).put(long);
+  assert.deepEqual(new Store(dir, log).get(long), long);
+});
+
+test("a record that is cut off at any length is set aside and never stops the store", () => {
+  const store = new Store(dir, log);
+  store.put(record("c1"));
+  store.put(record("c2"));
+  const file = join(dir, "records", "c1@eth0.json");
+  const text = readFileSync(file, "utf8");
+  for (let length = 0; length < text.length; length += 1) {
+    writeFileSync(file, text.slice(0, length));
+    const read = new Store(dir, log);
+    assert.equal(read.size, 1, `cut at ${length}`);
+    assert.ok(read.unreadable.includes(`${file}.unreadable`));
+    assert.equal(readFileSync(`${file}.unreadable`, "utf8"), text.slice(0, length));
+  }
+});
+
+test("a half-written temporary file is removed and the record of before is kept", () => {
+  const store = new Store(dir, log);
+  store.put(record("c1"));
+  writeFileSync(join(dir, "records", "c1@eth0.json.tmp"), '{"ver');
+  assert.deepEqual(new Store(dir, log).all(), [record("c1")]);
+  assert.deepEqual(readdirSync(join(dir, "records")), ["c1@eth0.json"]);
+});
+
+test("files and the folder are root's alone", () => {
+  new Store(dir, log).put(record("c1"));
+  const modes = ["records", "records/c1@eth0.json"].map((name) => {
+    const { mode } = (process.getBuiltinModule("node:fs")).statSync(join(dir, name));
+    return (mode & 0o777).toString(8);
+  });
+  assert.deepEqual(modes, ["700", "600"]);
+});
