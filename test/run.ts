@@ -4,6 +4,7 @@
 import { spawnSync } from "node:child_process";
 import { appendFileSync, existsSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { sweepNamespaces } from "./helpers/lab.ts";
 import { runFiles, type Tally } from "./helpers/report.ts";
 import { runInVm } from "./helpers/vm.ts";
 import { type Need, type Tier, tiers } from "./tiers.ts";
@@ -43,6 +44,7 @@ async function runTier(
     process.stdout.write(`${tier.name}: ${ci ? "FAILED" : "skipped"}: ${idle}\n`);
     return { passed: 0, failed: ci ? 1 : 0, skipped: ci ? 0 : 1 };
   }
+  if (tier.name === "fuzz") shareFuzzTime(files.length, tier.concurrency);
   const options = { files, concurrency: tier.concurrency, name, ci };
   const tally = tier.vm ? await runInVm(options) : await runFiles(options);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
@@ -50,6 +52,16 @@ async function runTier(
     `${tier.name}: ${tally.passed} passed, ${tally.failed} failed, ${tally.skipped} skipped (${seconds} s)\n`,
   );
   return tally;
+}
+
+/** FUZZ_SECONDS is the time of the whole tier. */
+function shareFuzzTime(files: number, concurrency: number): void {
+  const seconds = Number(process.env["FUZZ_SECONDS"] ?? (ci ? 60 : 10));
+  process.env["PODNET_FUZZ_FILE_MS"] = String(
+    Math.ceil((seconds * 1000 * concurrency) / Math.max(files, concurrency)),
+  );
+  process.env["FUZZ_SEED"] ??= String(Date.now() % 1_000_000_007);
+  process.stdout.write(`fuzz: ${seconds} s, FUZZ_SEED=${process.env["FUZZ_SEED"]}\n`);
 }
 
 async function main(): Promise<number> {
@@ -60,6 +72,7 @@ async function main(): Promise<number> {
   const names = positionals.filter((word) => tiers.some((tier) => tier.name === word));
   const parts = positionals.filter((word) => !names.includes(word));
   const sum = { passed: 0, failed: 0, skipped: 0 };
+  sweepNamespaces();
   for (const tier of tiers.filter((one) => names.includes(one.name))) {
     const tally = await runTier(tier, parts, values.name);
     sum.passed += tally.passed;

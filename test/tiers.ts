@@ -1,4 +1,4 @@
-import { globSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 
 /** What a tier must find on the machine. `root` covers making namespaces and mounts. */
 export type Need = "root" | "ip" | "nft" | "build";
@@ -31,7 +31,10 @@ export const tiers: readonly Tier[] = [
   { name: "fuzz", files: glob("test/fuzz/**/*.test.ts"), needs: [], concurrency: 2 },
 ];
 
-/** The virtual machine's own cases; helpers/needs.ts sends a test there by skipping it on a kernel that lacks its driver. */
+/** The virtual machine's own cases, and the kernel tests that skip what this kernel lacks: they run whole there. */
 function vmFiles(): readonly string[] {
-  return globSync("test/vm/cases/**/*.test.ts").toSorted();
+  const borrowed = globSync("test/kernel/**/*.test.ts").filter((file) =>
+    readFileSync(file, "utf8").includes("needsDriver("),
+  );
+  return [...globSync("test/vm/cases/**/*.test.ts"), ...borrowed].toSorted();
 }

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { build } from "esbuild";
 import type { RunOptions, Tally } from "./report.ts";
 
@@ -13,16 +13,14 @@ export async function runInVm(options: RunOptions): Promise<Tally> {
   const folder = mkdtempSync(join(tmpdir(), "podnet-vm-"));
   try {
     await bundle([...options.files, "test/vm/inside.ts"]);
-    const files = options.files.map((file) =>
-      join("dist/vm", basename(file).replace(/\.ts$/, ".mjs")),
-    );
+    const files = options.files.map((file) => join("dist/vm", file.replace(/\.ts$/, ".mjs")));
     const command = [
       "--sriov",
       "--rw",
       folder,
       "--",
       process.execPath,
-      "dist/vm/inside.mjs",
+      "dist/vm/test/vm/inside.mjs",
       folder,
       options.name ?? "",
       ...files,
@@ -47,7 +45,8 @@ async function bundle(files: readonly string[]): Promise<void> {
     format: "esm",
     target: "node24",
     outdir: "dist/vm",
-    entryNames: "[name]",
+    outbase: ".",
+    entryNames: "[dir]/[name]",
     outExtension: { ".js": ".mjs" },
     external: ["koffi", "esbuild"],
     sourcemap: "inline",
