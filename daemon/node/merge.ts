@@ -39,10 +39,10 @@ export function mergeResults(
  */
 export function effectiveScope(
   scope: ResultScope,
-  caller: { readonly netnsPath: string; readonly cniArgs: ReadonlyMap<string, string> },
+  request: { readonly netnsPath: string; readonly args: ReadonlyMap<string, string> },
 ): "all" | "default" {
   if (scope !== "auto") return scope;
-  return isCriO(caller.netnsPath, caller.cniArgs) ? "default" : "all";
+  return isCriO(request.netnsPath, request.args) ? "default" : "all";
 }
 
 const bareUuid = /\/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

@@ -1,5 +1,4 @@
 import type { JsonObject } from "../../lib/base/json.ts";
-import type { Conflist } from "../../lib/cni/conflist.ts";
 
 /** One network that will be attached to the sandbox. */
 export interface PlannedAttachment {
@@ -9,8 +8,8 @@ export interface PlannedAttachment {
   readonly ifName: string;
   /** The one that the runtime sees as the pod's network; exactly one, always the first. */
   readonly default: boolean;
-  /** The network configuration; `text` has its name in it and is verbatim otherwise where it came as text. */
-  readonly conflist: Conflist;
+  /** The network configuration as JSON text: its name is in it, and it is verbatim otherwise where it came as text. */
+  readonly conflist: string;
   /** Capability arguments, before they are reduced to what a plugin declares. */
   readonly capabilityArgs: JsonObject;
   /** The selection's `cni-args`, for `args.cni` of each plugin configuration. */

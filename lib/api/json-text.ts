@@ -66,12 +66,18 @@ function repeatedKey(text: string): string | undefined {
   /** Whether a string that comes now is a key, if it stands in an object. */
   let atKey = false;
   for (const token of tokens(text)) {
-    if (token === "{" || token === "[") open.push(token === "{" ? new Set() : undefined);
-    else if (token === "}" || token === "]") open.pop();
-    else if (token !== "," && atKey && !addKey(open.at(-1), token)) return JSON.parse(token);
+    if (token.startsWith('"')) {
+      if (atKey && !addKey(open.at(-1), token)) return JSON.parse(token);
+    } else if (token !== ",") nest(open, token);
     atKey = token === "," || token === "{";
   }
   return undefined;
+}
+
+function nest(open: (Set<string> | undefined)[], bracket: string): void {
+  if (bracket === "{") open.push(new Set());
+  else if (bracket === "[") open.push(undefined);
+  else open.pop();
 }
 
 /** false: it was there. Keys are compared decoded: `"a"` and `"\u0061"` are the same key. */
