@@ -38,7 +38,7 @@ export function runtimeConfigFor(plugin: PluginConfig, capabilityArgs: JsonObjec
   return Object.fromEntries(declared);
 }
 
-/** The capability arguments that no plugin of the chain declares: asking for them must fail (NPWG 1.3, 4.1.2.1.8). */
+/** The capability arguments that no plugin of the chain declares: asking for them must fail (NPWG multi-net-spec 1.3). */
 export function undeclaredCapabilities(
   list: Conflist,
   capabilityArgs: JsonObject,
@@ -56,7 +56,7 @@ function declares(plugin: PluginConfig, name: string): boolean {
   );
 }
 
-/** Merges a selection's `cni-args` into `args.cni`; where both have a key the selection wins (NPWG 1.3, 4.1.2.1.9). */
+/** Merges a selection's `cni-args` into `args.cni`; where both have a key the selection wins (NPWG multi-net-spec 1.3, `cni-args`). */
 export function mergeCniArgs(plugin: PluginConfig, cniArgs: JsonObject | undefined): PluginConfig {
   if (cniArgs === undefined || Object.keys(cniArgs).length === 0) return plugin;
   const args = isJsonObject(plugin["args"]) ? plugin["args"] : {};

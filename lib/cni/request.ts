@@ -59,12 +59,12 @@ export type CniRequest = SandboxRequest | DelRequest | NetworkRequest;
 /** The environment of a call: only variables that are set. */
 export type CniEnvironment = Readonly<Record<string, string | undefined>>;
 
-/** The variables that a verb can't do without (CNI 1.1.0, "Parameters"; CNI_PATH as its Go library asks). */
+/** The variables that a verb can't do without (CNI 1.1.0, "Parameters"). */
 const required: Readonly<Record<CniVerb, readonly string[]>> = {
-  ADD: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"],
-  CHECK: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"],
-  DEL: ["CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"],
-  STATUS: ["CNI_PATH"],
+  ADD: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
+  CHECK: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
+  DEL: ["CNI_CONTAINERID", "CNI_IFNAME"],
+  STATUS: [],
   GC: ["CNI_PATH"],
   VERSION: [],
 };
@@ -144,15 +144,20 @@ function decodeNetworkName(verb: CniVerb, config: JsonObject): string {
 }
 
 function decodeConfigVersion(verb: CniVerb, config: JsonObject): CniVersion {
-  const version = config["cniVersion"] ?? impliedCniVersion;
+  const given = config["cniVersion"] ?? "";
   // VERSION asks which versions there are; the one that the caller happens to name is no reason to refuse.
-  if (verb === "VERSION") return isVersionText(version) ? version : newestCniVersion;
+  if (verb === "VERSION") return isVersionText(given) ? given : newestCniVersion;
+  const version = given === "" ? impliedCniVersion : given;
+  if (typeof version !== "string") {
+    const message = `network configuration: cniVersion: ${JSON.stringify(version)} must be a text`;
+    throw new CniError(cniCode.decodingFailure, message);
+  }
   if (!isVersionText(version)) {
-    const message = `network configuration: cniVersion: ${JSON.stringify(version)} is none of ${cniVersions.join(", ")}`;
+    const message = `network configuration: cniVersion: "${version}" is none of ${cniVersions.join(", ")}`;
     throw new CniError(cniCode.incompatibleVersion, message);
   }
   if (verbAllowed(verb, version)) return version;
-  const message = `network configuration: cniVersion: "${version}" has no ${verb}: needs ${verbSince[verb]} or newer`;
+  const message = `network configuration: cniVersion: "${version}" has no ${verb}, which needs ${verbSince[verb]} or newer`;
   throw new CniError(cniCode.incompatibleVersion, message);
 }
 

@@ -1,0 +1,184 @@
+import type { JsonObject } from "../../lib/base/json.ts";
+import type { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
+import { deriveConfig } from "../../lib/cni/derive.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { type InvocationLimits, invokePlugin } from "../../lib/cni/invoke.ts";
+import { parseJsonObject } from "../../lib/cni/json-text.ts";
+import { decodeResult } from "../../lib/cni/result.ts";
+import type { CniResult, CniVerb, CniVersion, ValidAttachment } from "../../lib/cni/types.ts";
+import {
+  impliedCniVersion,
+  isSupportedVersion,
+  verbAllowed,
+  versionAtLeast,
+} from "../../lib/cni/versions.ts";
+import type { NetworkCall, Plugin, PluginCall } from "./plugin.ts";
+
+/** How this node starts executables; one for all of them. */
+export interface DelegateHost {
+  /** The static podnet, whose `--run-delegate` enters cgroup and mount namespace. Without it neither is done. */
+  readonly helper?: string;
+  /** The mount namespace that delegates run in: the host's, when podnetd itself is in a container. */
+  readonly mntns?: string;
+  readonly cgroups?: DelegateCgroups;
+  readonly limits?: Partial<InvocationLimits>;
+  /** Gets what plugins that succeeded wrote on stderr. */
+  readonly onStderr?: (type: string, text: string) => void;
+}
+
+/** Which executable, and how it is started. */
+export interface ExecutableOptions {
+  readonly type: string;
+  readonly cniPath: readonly string[];
+  readonly host: DelegateHost;
+}
+
+type AttachmentVerb = "ADD" | "DEL" | "CHECK";
+
+/**
+ * A plugin that is an executable on CNI_PATH, run with the CNI protocol. `call.config` names network and version (`name`,
+ * `cniVersion`). It runs its own IPAM plugin, so `call.ipam` stays unused. Verbs that the configured version does not have (CHECK
+ * below 0.4.0, STATUS and GC below 1.1.0) succeed without a call.
+ */
+export class ExecutablePlugin implements Plugin {
+  readonly #options: ExecutableOptions;
+
+  constructor(options: ExecutableOptions) {
+    this.#options = options;
+  }
+
+  async add(call: PluginCall): Promise<CniResult> {
+    const stdout = await this.#attachmentCall("ADD", call);
+    return decodeAnswer(this.#options.type, stdout, versionOf(call));
+  }
+
+  async del(call: PluginCall): Promise<void> {
+    await this.#attachmentCall("DEL", call);
+  }
+
+  async check(call: PluginCall): Promise<void> {
+    if (!verbAllowed("CHECK", versionOf(call))) return;
+    await this.#attachmentCall("CHECK", call);
+  }
+
+  async status(call: NetworkCall): Promise<void> {
+    if (!verbAllowed("STATUS", versionOf(call))) return;
+    await this.#networkCall("STATUS", call);
+  }
+
+  async gc(call: NetworkCall, validAttachments: readonly ValidAttachment[]): Promise<void> {
+    if (!verbAllowed("GC", versionOf(call))) return;
+    await this.#networkCall("GC", call, validAttachments);
+  }
+
+  #attachmentCall(verb: AttachmentVerb, call: PluginCall): Promise<string> {
+    const cniVersion = versionOf(call);
+    // The specification has prevResult for DEL since 0.4.0 only.
+    const wanted = verb !== "DEL" || versionAtLeast(cniVersion, "0.4.0");
+    const config = deriveConfig(call.config, {
+      name: call.network,
+      cniVersion,
+      runtimeConfig: call.runtimeConfig,
+      prevResult: wanted ? call.prevResult : undefined,
+    });
+    return this.#invoke(call, { verb, config, attachment: call });
+  }
+
+  async #networkCall(
+    verb: CniVerb,
+    call: NetworkCall,
+    validAttachments?: readonly ValidAttachment[],
+  ): Promise<void> {
+    const config = deriveConfig(call.config, {
+      name: call.network,
+      cniVersion: versionOf(call),
+      ...(validAttachments === undefined ? {} : { validAttachments }),
+    });
+    await this.#invoke(call, { verb, config });
+  }
+
+  async #invoke(call: NetworkCall, request: Request): Promise<string> {
+    const { type, cniPath, host } = this.#options;
+    await using cgroup = await host.cgroups?.create(cgroupName(type, request.attachment));
+    const { stdout, stderr } = await invokePlugin({
+      type,
+      cniPath,
+      verb: request.verb,
+      config: request.config,
+      ...attachmentVariables(request.attachment),
+      helper: helperFor(host, cgroup?.procs),
+      limits: host.limits ?? {},
+      signal: call.signal,
+    });
+    if (stderr !== "") host.onStderr?.(type, stderr);
+    return stdout;
+  }
+}
+
+/**
+ * An IPAM plugin that is an executable: the same calls with the whole configuration, answered by addresses, routes and DNS
+ * alone. Interfaces that its result has all the same are dropped.
+ */
+export function executableIpam(options: ExecutableOptions): Plugin {
+  const plugin = new ExecutablePlugin(options);
+  return {
+    add: async (call) => addressesOnly(await plugin.add(call)),
+    del: (call) => plugin.del(call),
+    check: (call) => plugin.check(call),
+    status: (call) => plugin.status(call),
+    gc: (call, valid) => plugin.gc(call, valid),
+  };
+}
+
+interface Request {
+  readonly verb: CniVerb;
+  readonly config: JsonObject;
+  readonly attachment?: PluginCall;
+}
+
+function addressesOnly(result: CniResult): CniResult {
+  const ips = result.ips.map(({ interface: _, ...ip }) => ip);
+  return { ...result, interfaces: [], ips };
+}
+
+/** What the configuration was given as its version by whoever made the call. */
+function versionOf(call: NetworkCall): CniVersion {
+  const version = call.config["cniVersion"];
+  if (typeof version === "string" && isSupportedVersion(version)) return version;
+  return impliedCniVersion;
+}
+
+function decodeAnswer(type: string, stdout: string, version: CniVersion): CniResult {
+  try {
+    return decodeResult(parseJsonObject(stdout, "CNI result"), version);
+  } catch (error) {
+    throw badAnswer(type, stdout, error);
+  }
+}
+
+function badAnswer(type: string, stdout: string, cause: unknown): CniError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const details = stdout === "" ? "stdout is empty" : stdout.slice(0, 2000);
+  const message = `plugin "${type}": ADD answered with no usable result: ${reason}`;
+  return new CniError(cniCode.delegateFailed, message, { details, cause });
+}
+
+function attachmentVariables(call: PluginCall | undefined) {
+  if (call === undefined) return {};
+  const { containerId, netnsPath, ifName, cniArgs } = call;
+  return { containerId, netnsPath, ifName, args: withoutOwn(cniArgs) };
+}
+
+/** Plugins refuse CNI_ARGS that they don't know (unless told to ignore them), so podnet's own never reach them. */
+function withoutOwn(args: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  return new Map([...args].filter(([key]) => !key.startsWith("PODNET_")));
+}
+
+function helperFor({ helper, mntns }: DelegateHost, cgroupProcs: string | undefined) {
+  return helper === undefined ? undefined : { path: helper, mntns, cgroupProcs };
+}
+
+function cgroupName(type: string, attachment: PluginCall | undefined): string {
+  if (attachment === undefined) return type;
+  return `${attachment.containerId.slice(0, 64)}-${attachment.ifName}-${type}`;
+}
