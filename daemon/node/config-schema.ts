@@ -1,0 +1,89 @@
+import { z } from "zod";
+import { namespaceFault } from "../../lib/api/names.ts";
+import { logLevels } from "../../lib/base/log.ts";
+import { resultScopes } from "./merge.ts";
+
+/** What happens with a pod whose selection is invalid: its ADD fails, or it gets the default network only (NPWG's letter). */
+export const selectionPolicies = ["fail", "ignore"] as const;
+
+/** Where metrics and health are served. */
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+const absolute = z
+  .string("must be a path")
+  .refine((path) => path.startsWith("/") && !path.includes("\0"), "must be an absolute path");
+
+/** Directories as a list, or separated by ":" as in CNI_PATH. */
+const directories = z.preprocess(
+  (value) => (typeof value === "string" ? value.split(":") : value),
+  z.array(absolute, 'must be a list of directories, or directories with ":" between them').min(1),
+);
+
+/** `127.0.0.1:9100`, `[::1]:9100`, `:9100`, or `off`. */
+const listenAddress = z
+  .string('must be ADDRESS:PORT or "off"')
+  .transform((text, context): ListenAddress | undefined => {
+    if (text === "off") return undefined;
+    const { host, port } =
+      /^(?<host>\[[0-9a-fA-F:.]+\]|[^:[\]\s]*):(?<port>\d{1,5})$/.exec(text)?.groups ?? {};
+    if (host !== undefined && Number(port) <= 65_535) {
+      return { host: host.replace(/^\[|\]$/g, "") || "::", port: Number(port) };
+    }
+    const message = `${JSON.stringify(text)} must be ADDRESS:PORT, as in "127.0.0.1:9100", or "off"`;
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  });
+
+const namespace = z.string("must be a string").superRefine((value, context) => {
+  const message = namespaceFault(value);
+  if (message !== undefined) context.addIssue({ code: "custom", message });
+});
+
+const seconds = (least: number, most: number) => {
+  const message = `must be ${least} to ${most} seconds`;
+  return z.number(message).min(least, message).max(most, message);
+};
+const flag = z.boolean("must be true or false");
+const oneOf = <const T extends readonly [string, ...string[]]>(values: T) =>
+  z.enum(values, `must be one of ${values.join(", ")}`);
+
+/** Every key of the daemon's configuration; each flag of podnetd is one of them, in camelCase. */
+export const configSchema = z.strictObject(
+  {
+    /** Directory of PodNetwork and NetworkAttachmentDefinition manifests. */
+    networksDir: absolute.default("/etc/podnet/networks.d"),
+    socket: absolute
+      .refine(
+        (path) => Buffer.byteLength(path) <= 107,
+        "must have at most 107 bytes, a unix socket's limit",
+      )
+      .default("/run/podnet/podnetd.sock"),
+    stateDir: absolute.default("/var/lib/podnet"),
+    /** Where delegate executables are looked for after the request's own CNI_PATH. */
+    cniBinDir: directories.default(["/opt/cni/bin"]),
+    /** The node's own CNI configurations, for the provider podnet.dev/conflist and NADs without a configuration. */
+    cniConfDir: absolute.default("/etc/cni/net.d"),
+    metrics: listenAddress.optional(),
+    logLevel: oneOf(logLevels).default("info"),
+    /** Program that starts delegates in the node's mount namespace and in a cgroup of their own; none: podnetd starts them itself. */
+    delegateHelper: absolute.optional(),
+    /** Seconds that one CNI call may take. */
+    operationTimeout: seconds(1, 3600).default(120),
+    /** Seconds that undoing a failed ADD may take; then it is retried in the background. */
+    undoTimeout: seconds(1, 3600).default(60),
+    namespaceIsolation: flag.default(false),
+    /** Namespaces whose NADs every pod may use where namespaceIsolation is on. */
+    globalNamespaces: z.array(namespace, "must be a list of namespaces").default([]),
+    selectionPolicy: oneOf(selectionPolicies).default("fail"),
+    resultScope: oneOf(resultScopes).default("auto"),
+    /** A pod needs the PodNetwork "default" to exist, whatever it selects. */
+    requireDefaultPodNetwork: flag.default(false),
+  },
+  "must be an object of configuration keys",
+);
+
+export type DaemonConfig = z.output<typeof configSchema>;
+export const configKeys: readonly string[] = Object.keys(configSchema.shape);
