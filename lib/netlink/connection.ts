@@ -1,0 +1,216 @@
+import { constants } from "node:os";
+import { errorCode, errorText } from "../base/errors.ts";
+import type { Netns } from "../base/netns.ts";
+import { acknowledgementError, NetlinkError } from "./error.ts";
+import {
+  emitMessage,
+  type Message,
+  messageFlag,
+  messageType,
+  parseAcknowledgement,
+  parseMessages,
+  type Request,
+} from "./message.ts";
+import { NetlinkSocket } from "./socket.ts";
+
+/** How often a dump that changed under the reader is begun again. */
+const DUMP_ATTEMPTS = 10;
+/** Bounds of one datagram of requests: their answers must fit the socket's receive buffer. */
+const MOST_REQUESTS = 32;
+
+interface Pending {
+  readonly operation: string;
+  readonly request: Request;
+  readonly replies: Message[];
+  interrupted: boolean;
+  settle(error: unknown): void;
+}
+
+/**
+ * Requests and answers over one socket. Calls may come from several flows at any time: they are carried out in the order in which they
+ * were made, and what was asked within one turn of the event loop goes to the kernel in one datagram.
+ */
+export class Connection {
+  readonly #socket: NetlinkSocket;
+  readonly #pending = new Map<number, Pending>();
+  readonly #queue: Pending[] = [];
+  #dumping: Promise<void> | undefined;
+  #working = false;
+  #sequence = 0;
+
+  private constructor(socket: NetlinkSocket) {
+    this.#socket = socket;
+  }
+
+  /** Throws a SystemError. */
+  static open(netns: Netns | undefined): Connection {
+    return new Connection(NetlinkSocket.open(netns));
+  }
+
+  /** Carries out one request and resolves to its replies. Rejects with a NetlinkError when the kernel refuses it. */
+  execute(operation: string, request: Request): Promise<Message[]> {
+    return this.#enqueue(operation, { ...request, flags: request.flags | messageFlag.ack });
+  }
+
+  /** All messages of a dump, begun again while the data changed under it. Rejects with a NetlinkError. */
+  async dump(operation: string, request: Omit<Request, "flags">): Promise<Message[]> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#enqueue(operation, { ...request, flags: messageFlag.dump });
+      } catch (error) {
+        if (errorCode(error) !== "EINTR" || attempt >= DUMP_ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  /**
+   * Carries out one request beside the others: it may take long, and neither waits for the ones before nor holds up the later ones.
+   * The socket outlives it, even when the connection is closed meanwhile.
+   */
+  async executeDetached(operation: string, request: Request): Promise<void> {
+    this.#requireOpen(operation);
+    const outcome = this.#register(operation, {
+      ...request,
+      flags: request.flags | messageFlag.ack,
+    });
+    outcome.promise.catch(() => undefined);
+    await this.#transmit([outcome.pending]);
+    await outcome.promise;
+  }
+
+  #requireOpen(operation: string): void {
+    if (this.#socket.closed) throw closedError(operation);
+  }
+
+  async #enqueue(operation: string, request: Request): Promise<Message[]> {
+    this.#requireOpen(operation);
+    const { promise, pending } = this.#register(operation, request);
+    this.#queue.push(pending);
+    if (!this.#working) {
+      this.#working = true;
+      queueMicrotask(() => void this.#work());
+    }
+    return promise;
+  }
+
+  #register(
+    operation: string,
+    request: Request,
+  ): { promise: Promise<Message[]>; pending: Pending } {
+    const { promise, resolve, reject } = Promise.withResolvers<Message[]>();
+    const replies: Message[] = [];
+    const settle = (error: unknown) => (error === undefined ? resolve(replies) : reject(error));
+    return { promise, pending: { operation, request, replies, interrupted: false, settle } };
+  }
+
+  /** Never rejects: failures go to the requests. */
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const isDump = isDumpRequest(this.#queue[0]);
+      const other = this.#queue.findIndex((pending) => isDumpRequest(pending) !== isDump);
+      const count = isDump ? 1 : Math.min(other < 0 ? this.#queue.length : other, MOST_REQUESTS);
+      await this.#transmit(this.#queue.splice(0, count));
+    }
+    this.#working = false;
+  }
+
+  /** Sends requests in one datagram and settles them all. Never rejects. */
+  async #transmit(batch: readonly Pending[]): Promise<void> {
+    const sequences = batch.map((pending) => this.#await(pending));
+    try {
+      const frames = batch.map((pending, at) => emitMessage(pending.request, sequences[at] ?? 0));
+      await this.#socket.sendAsync(Buffer.concat(frames));
+      await this.#receive(batch, sequences);
+    } catch (error) {
+      this.#fail(sequences, error);
+    }
+    this.#fail(sequences, undefined);
+  }
+
+  #await(pending: Pending): number {
+    this.#sequence = (this.#sequence % 0xffff_fffe) + 1;
+    this.#pending.set(this.#sequence, pending);
+    return this.#sequence;
+  }
+
+  /** The kernel has queued every answer by the time that `send` returns, except the later parts of a dump. */
+  async #receive(batch: readonly Pending[], sequences: readonly number[]): Promise<void> {
+    const isDump = isDumpRequest(batch[0]);
+    if (isDump) {
+      this.#dumping = this.#receiveDump(sequences[0] ?? 0);
+      await this.#dumping;
+      return;
+    }
+    // Two readers at once would take parts of a dump from each other.
+    while (this.#dumping !== undefined) await this.#dumping.catch(() => undefined);
+    for (
+      let datagram = this.#socket.receive();
+      datagram !== undefined;
+      datagram = this.#socket.receive()
+    ) {
+      this.#dispatch(datagram);
+    }
+  }
+
+  async #receiveDump(sequence: number): Promise<void> {
+    try {
+      while (this.#pending.has(sequence)) {
+        const datagram = await this.#socket.receiveAsync();
+        if (datagram === undefined) return;
+        this.#dispatch(datagram);
+      }
+    } finally {
+      this.#dumping = undefined;
+    }
+  }
+
+  #dispatch(datagram: Buffer): void {
+    for (const message of parseMessages(datagram)) {
+      const pending = this.#pending.get(message.sequence);
+      if (pending !== undefined) this.#accept(message, pending);
+    }
+  }
+
+  #accept(message: Message, pending: Pending): void {
+    if ((message.flags & messageFlag.dumpInterrupted) !== 0) pending.interrupted = true;
+    if (message.type !== messageType.error && message.type !== messageType.done) {
+      pending.replies.push(message);
+      return;
+    }
+    this.#pending.delete(message.sequence);
+    const refused = acknowledgementError(pending.operation, parseAcknowledgement(message));
+    const interrupted = pending.interrupted
+      ? new NetlinkError(pending.operation, constants.errno.EINTR)
+      : undefined;
+    pending.settle(refused ?? interrupted);
+  }
+
+  /** Rejects what of these requests has no answer: nothing may wait for ever. */
+  #fail(sequences: readonly number[], cause: unknown): void {
+    for (const sequence of sequences) {
+      const pending = this.#pending.get(sequence);
+      if (pending === undefined) continue;
+      this.#pending.delete(sequence);
+      const kernelText = cause === undefined ? "the kernel's answer was lost" : errorText(cause);
+      pending.settle(
+        new NetlinkError(pending.operation, constants.errno.EIO, { kernelText, cause }),
+      );
+    }
+  }
+
+  /** Idempotent. Requests that are not sent yet fail; those that are under way end first. */
+  close(): void {
+    this.#socket.close();
+    for (const pending of this.#queue.splice(0)) pending.settle(closedError(pending.operation));
+  }
+}
+
+function isDumpRequest(pending: Pending | undefined): boolean {
+  return pending !== undefined && (pending.request.flags & messageFlag.dump) === messageFlag.dump;
+}
+
+function closedError(operation: string): NetlinkError {
+  return new NetlinkError(operation, constants.errno.EBADF, {
+    kernelText: "the netlink connection was closed before",
+  });
+}

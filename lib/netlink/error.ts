@@ -1,0 +1,40 @@
+import { errnoName } from "../base/libc.ts";
+import type { Acknowledgement } from "./message.ts";
+
+/** The kernel refused an operation, or it could not be carried out. Callers match on `code`. */
+export class NetlinkError extends Error {
+  override readonly name = "NetlinkError";
+  /** The errno's name: `EEXIST`. `EBADF`: the connection was closed before. */
+  readonly code: string;
+  readonly errno: number;
+  /** What was tried: `create link "eth0"`. */
+  readonly operation: string;
+  /** The kernel's own words (NETLINK_EXT_ACK), where it gave any. */
+  readonly kernelText: string | undefined;
+
+  constructor(
+    operation: string,
+    errno: number,
+    reason: ErrorOptions & { kernelText?: string | undefined } = {},
+  ) {
+    const code = errnoName(errno);
+    super(
+      `${operation}: ${reason.kernelText === undefined ? code : `${reason.kernelText} (${code})`}`,
+      reason,
+    );
+    this.code = code;
+    this.errno = errno;
+    this.operation = operation;
+    this.kernelText = reason.kernelText;
+  }
+}
+
+/** The error of an acknowledgement; undefined when it says success. */
+export function acknowledgementError(
+  operation: string,
+  answer: Acknowledgement,
+): NetlinkError | undefined {
+  return answer.errno === 0
+    ? undefined
+    : new NetlinkError(operation, answer.errno, { kernelText: answer.text });
+}
