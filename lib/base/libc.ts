@@ -90,7 +90,10 @@ export class SystemError extends Error {
   }
 }
 
-const errnoNames = new Map<number, string>([[524, "ENOTSUPP"]]);
+const errnoNames = new Map<number, string>([
+  [85, "ERESTART"],
+  [524, "ENOTSUPP"],
+]);
 for (const [name, number] of Object.entries(constants.errno)) {
   // Where two names share a number, the kernel's own one wins.
   if (name !== "EWOULDBLOCK" && name !== "ENOTSUP") errnoNames.set(number, name);

@@ -28,6 +28,7 @@ export class AttributeWriter {
   #length = 0;
   readonly #nests: number[] = [];
 
+  /** May replace the buffer: callers reserve first and take the buffer then. */
   #reserve(size: number): number {
     const at = this.#length;
     const needed = at + size;
@@ -41,22 +42,26 @@ export class AttributeWriter {
   }
 
   u8(value: number): this {
-    this.#buffer.writeUInt8(value, this.#reserve(1));
+    const at = this.#reserve(1);
+    this.#buffer.writeUInt8(value, at);
     return this;
   }
 
   u16(value: number): this {
-    this.#buffer.writeUInt16LE(value, this.#reserve(2));
+    const at = this.#reserve(2);
+    this.#buffer.writeUInt16LE(value, at);
     return this;
   }
 
   u32(value: number): this {
-    this.#buffer.writeUInt32LE(value >>> 0, this.#reserve(4));
+    const at = this.#reserve(4);
+    this.#buffer.writeUInt32LE(value >>> 0, at);
     return this;
   }
 
   raw(bytes: Uint8Array): this {
-    this.#buffer.set(bytes, this.#reserve(bytes.length));
+    const at = this.#reserve(bytes.length);
+    this.#buffer.set(bytes, at);
     return this;
   }
 

@@ -40,14 +40,17 @@ const routeModes = {
  */
 export class Rtnetlink {
   readonly #connection: Connection;
+  /** The namespace that `open` was given; undefined: the process' own. For other kinds of sockets in the same place. */
+  readonly netns: Netns | undefined;
 
-  private constructor(connection: Connection) {
+  private constructor(connection: Connection, netns: Netns | undefined) {
     this.#connection = connection;
+    this.netns = netns;
   }
 
   /** Opens a socket in the namespace, else in the process' own. It keeps the namespace alive until `close`. Throws a SystemError. */
   static open(netns?: Netns): Rtnetlink {
-    return new Rtnetlink(Connection.open(netns));
+    return new Rtnetlink(Connection.open(netns), netns);
   }
 
   async #change(operation: string, request: Request): Promise<void> {
