@@ -1,0 +1,150 @@
+import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { type CniVerb, type CniVersion, cniVersions } from "../../lib/cni/types.ts";
+import { identifierFault } from "./environment.ts";
+
+/** What the stub itself reads of the plugin configuration. Times in seconds. */
+export interface Settings {
+  readonly cniVersion: CniVersion;
+  readonly daemonSocket: string;
+  readonly daemonWait: number;
+  readonly daemonTimeout: number;
+}
+
+const defaultSocket = "/run/podnet/podnetd.sock";
+const defaultWait = 30;
+/** What remains for the work itself when the daemon came back at the last moment: 120 s in all with the default wait. */
+const defaultWork = 90;
+const longestTime = 3600;
+/** sun_path of sockaddr_un (108 bytes, unix(7)) less the closing zero. */
+const longestSocketPath = 107;
+
+/** CNI 1.1.0: the specification that brought the verb. */
+const verbSince: { readonly [verb in CniVerb]: CniVersion } = {
+  ADD: "0.1.0",
+  DEL: "0.1.0",
+  VERSION: "0.1.0",
+  CHECK: "0.4.0",
+  STATUS: "1.1.0",
+  GC: "1.1.0",
+};
+
+/** The plugin configuration as an object. Throws code 6 when the text is not a JSON object. */
+export function parseConfiguration(text: string): JsonObject {
+  const action = "decode the network configuration on stdin";
+  if (text.trim() === "") throw new CniError(cniCode.decodingFailure, `${action}: it is empty`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    const details = cause instanceof Error ? cause.message : String(cause);
+    throw new CniError(cniCode.decodingFailure, `${action}: it is not JSON`, { details, cause });
+  }
+  if (isJsonObject(value)) return value;
+  throw new CniError(cniCode.decodingFailure, `${action}: it must be a JSON object`);
+}
+
+/**
+ * Reads and checks the keys that the stub itself needs; all others are the daemon's. Throws code 6 or 1 for `cniVersion`,
+ * code 7 with every fault of the other keys.
+ */
+export function readSettings(configuration: JsonObject, verb: CniVerb): Settings {
+  const cniVersion = readVersion(configuration["cniVersion"]);
+  const since = verbSince[verb];
+  if (cniVersions.indexOf(cniVersion) < cniVersions.indexOf(since)) {
+    throw new CniError(
+      cniCode.incompatibleVersion,
+      `run ${verb} with cniVersion "${cniVersion}": the command needs cniVersion ${since} or newer`,
+    );
+  }
+  const reader = new SettingsReader(configuration);
+  reader.checkName();
+  const daemonSocket = reader.socket();
+  const { daemonWait, daemonTimeout } = reader.times();
+  reader.finish();
+  return { cniVersion, daemonSocket, daemonWait, daemonTimeout };
+}
+
+/** An absent version means 0.1.0, as in the Go library. */
+function readVersion(value: unknown): CniVersion {
+  if (value === undefined || value === "") return "0.1.0";
+  if (typeof value !== "string") {
+    throw new CniError(
+      cniCode.decodingFailure,
+      `decode the network configuration on stdin: cniVersion ${shown(value)}: must be a string`,
+    );
+  }
+  const version = cniVersions.find((known) => known === value);
+  if (version !== undefined) return version;
+  throw new CniError(
+    cniCode.incompatibleVersion,
+    `use cniVersion ${shown(value)}: not supported, podnet speaks ${cniVersions.join(", ")}`,
+  );
+}
+
+/** Gathers the faults of all keys, so that one call tells a person everything. */
+class SettingsReader {
+  readonly #configuration: JsonObject;
+  readonly #faults: string[] = [];
+
+  constructor(configuration: JsonObject) {
+    this.#configuration = configuration;
+  }
+
+  checkName(): void {
+    const name = this.#configuration["name"];
+    if (name === undefined || name === "") this.#faults.push("name: missing");
+    else if (typeof name !== "string") this.#note("name", "must be a string");
+    else this.#note("name", identifierFault(name));
+  }
+
+  socket(): string {
+    const value = this.#configuration["daemonSocket"] ?? defaultSocket;
+    if (typeof value !== "string" || !value.startsWith("/") || value.includes("\0")) {
+      this.#note("daemonSocket", "must be an absolute path");
+      return defaultSocket;
+    }
+    // A path has at least as many bytes as UTF-16 units; the kernel's own limit catches the rest.
+    if (value.length > longestSocketPath) {
+      this.#note("daemonSocket", `must not be longer than ${longestSocketPath} bytes`);
+    }
+    return value;
+  }
+
+  times(): { daemonWait: number; daemonTimeout: number } {
+    const wait = this.#seconds("daemonWait", 0);
+    const timeout = this.#seconds("daemonTimeout", 0.001);
+    if (wait !== undefined && timeout !== undefined && timeout < wait) {
+      this.#note("daemonTimeout", `must not be shorter than daemonWait ${wait}`);
+    }
+    const daemonWait = wait ?? Math.min(defaultWait, timeout ?? defaultWait);
+    return { daemonWait, daemonTimeout: timeout ?? daemonWait + defaultWork };
+  }
+
+  finish(): void {
+    if (this.#faults.length === 0) return;
+    throw new CniError(
+      cniCode.invalidNetworkConfig,
+      `read the network configuration on stdin: ${this.#faults.join("; ")}`,
+    );
+  }
+
+  #seconds(key: string, least: number): number | undefined {
+    const value = this.#configuration[key] ?? undefined;
+    if (value === undefined) return undefined;
+    if (typeof value === "number" && value >= least && value <= longestTime) return value;
+    this.#note(key, `must be a number of seconds, ${least} to ${longestTime}`);
+    return undefined;
+  }
+
+  #note(key: string, reason: string | undefined): void {
+    if (reason === undefined) return;
+    this.#faults.push(`${key} ${shown(this.#configuration[key])}: ${reason}`);
+  }
+}
+
+/** A value as JSON for a message, cut where it is long. */
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? "undefined";
+  return text.length <= 120 ? text : `${text.slice(0, 120)}...`;
+}
