@@ -1,0 +1,245 @@
+import { type FSWatcher, readdirSync, readFileSync, statSync, watch } from "node:fs";
+import { extname, join } from "node:path";
+import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
+import { type NetworkRef, refName } from "../../lib/api/selection.ts";
+import { errorCode, errorText } from "../../lib/base/errors.ts";
+import type { Log } from "../../lib/base/log.ts";
+import { findConflist } from "../../lib/cni/conf-dir.ts";
+import type { Conflist } from "../../lib/cni/conflist.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { longestManifest, type Manifest, readManifests } from "./manifests.ts";
+
+/** A network that a source knows, usable or not. */
+export interface KnownNetwork {
+  readonly ref: NetworkRef;
+  readonly file: string;
+  /** Why it can't be used: `file.yaml line 3: spec.provider: ...`. */
+  readonly fault?: string;
+}
+
+/**
+ * Where networks come from. undefined is "there is none"; a source that can't tell rejects with code 11, and one that has the object but
+ * can't use it with code 101 (102 for a NAD).
+ */
+export interface NetworkSource {
+  podNetwork(name: string): Promise<PodNetwork | undefined>;
+  podNetworkAttachment(namespace: string, name: string): Promise<PodNetworkAttachment | undefined>;
+  nad(namespace: string, name: string): Promise<Nad | undefined>;
+  /** The node's own network configuration of that name. */
+  conflist(name: string): Promise<Conflist | undefined>;
+  list(): Promise<readonly KnownNetwork[]>;
+}
+
+const extensions = [".yaml", ".yml", ".json"];
+
+interface ReadFile {
+  /** Changes when the file does. */
+  readonly stamp: string;
+  readonly manifests: readonly Manifest[];
+}
+
+/**
+ * The manifests of a directory. It is looked at again for each question (a new or changed file counts from the next ADD on), and
+ * watched so that a bad file is logged when it is written, not when it is needed.
+ */
+export class DirectoryNetworks implements NetworkSource, Disposable {
+  readonly #dir: string;
+  readonly #confDir: string;
+  readonly #log: Log;
+  #files = new Map<string, ReadFile>();
+  #known = new Map<string, readonly Manifest[]>();
+  /** The directory's state was read in this turn of the event loop. */
+  #fresh = false;
+  #watcher: FSWatcher | undefined;
+  #soon: NodeJS.Timeout | undefined;
+
+  constructor(config: { readonly networksDir: string; readonly cniConfDir: string }, log: Log) {
+    this.#dir = config.networksDir;
+    this.#confDir = config.cniConfDir;
+    this.#log = log;
+    this.#watch();
+    this.#refresh();
+  }
+
+  async podNetwork(name: string): Promise<PodNetwork | undefined> {
+    const object = this.#find({ kind: "podNetwork", name });
+    return object?.kind === "PodNetwork" ? object : undefined;
+  }
+
+  async podNetworkAttachment(
+    namespace: string,
+    name: string,
+  ): Promise<PodNetworkAttachment | undefined> {
+    const object = this.#find({ kind: "podNetworkAttachment", namespace, name });
+    return object?.kind === "PodNetworkAttachment" ? object : undefined;
+  }
+
+  async nad(namespace: string, name: string): Promise<Nad | undefined> {
+    const object = this.#find({ kind: "nad", namespace, name });
+    return object?.kind === "NetworkAttachmentDefinition" ? object : undefined;
+  }
+
+  async conflist(name: string): Promise<Conflist | undefined> {
+    return await findConflist(this.#confDir, name);
+  }
+
+  async list(): Promise<readonly KnownNetwork[]> {
+    this.#refresh();
+    return [...this.#known.values()].flatMap((manifests): KnownNetwork[] => {
+      const [first] = manifests;
+      if (first?.ref === undefined) return [];
+      const fault = faultOf(manifests);
+      return [{ ref: first.ref, file: first.file, ...(fault === undefined ? {} : { fault }) }];
+    });
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#soon);
+    this.#watcher?.close();
+    this.#watcher = undefined;
+  }
+
+  #find(ref: NetworkRef): Manifest["object"] {
+    this.#refresh();
+    const manifests = this.#known.get(keyOf(ref));
+    if (manifests === undefined) return undefined;
+    const fault = faultOf(manifests);
+    if (fault === undefined) return manifests[0]?.object;
+    const code = ref.kind === "nad" ? cniCode.nadMissing : cniCode.podNetworkNotReady;
+    throw new CniError(code, `${title(ref)} can't be used: ${fault}`);
+  }
+
+  #refresh(): void {
+    if (this.#fresh) return;
+    const before = this.#files;
+    this.#files = this.#readFiles();
+    this.#fresh = true;
+    setImmediate(() => {
+      this.#fresh = false;
+    });
+    if (same(before, this.#files)) return;
+    this.#known = index(this.#files.values());
+    for (const [name, file] of this.#files) {
+      if (before.get(name) !== file) this.#report(file);
+    }
+    for (const manifests of this.#known.values()) {
+      if (manifests.length > 1) this.#log.warn({ fault: faultOf(manifests) }, "network refused");
+    }
+  }
+
+  #readFiles(): Map<string, ReadFile> {
+    const files = new Map<string, ReadFile>();
+    for (const name of this.#names()) {
+      const path = join(this.#dir, name);
+      const stamp = stampOf(path);
+      const known = this.#files.get(path);
+      files.set(path, known?.stamp === stamp ? known : { stamp, manifests: readFile(path) });
+    }
+    return files;
+  }
+
+  #names(): readonly string[] {
+    try {
+      return readdirSync(this.#dir)
+        .filter((name) => !name.startsWith(".") && extensions.includes(extname(name)))
+        .sort();
+    } catch (error) {
+      if (errorCode(error) === "ENOENT") return [];
+      const message = `read networks of "${this.#dir}": ${errorText(error)}`;
+      throw new CniError(cniCode.tryAgainLater, message, { cause: error });
+    }
+  }
+
+  #report({ manifests }: ReadFile): void {
+    for (const { faults, warnings } of manifests) {
+      for (const { file, line, text } of faults) {
+        this.#log.warn({ file, line, fault: text }, "network refused");
+      }
+      for (const { file, line, text } of warnings) {
+        this.#log.warn({ file, line, note: text }, "network manifest");
+      }
+    }
+  }
+
+  /** Best effort: without it faults are logged a little later. */
+  #watch(): void {
+    try {
+      this.#watcher = watch(this.#dir, { persistent: false }, () => this.#lookSoon());
+      this.#watcher.on("error", (error) => this.#log.debug({ fault: errorText(error) }, "watch"));
+    } catch (error) {
+      this.#log.info({ dir: this.#dir, reason: errorText(error) }, "networks are not watched");
+    }
+  }
+
+  #lookSoon(): void {
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      try {
+        this.#refresh();
+      } catch (error) {
+        this.#log.warn({ fault: errorText(error) }, "networks can't be read");
+      }
+    }, 50).unref();
+  }
+}
+
+function keyOf(ref: NetworkRef): string {
+  return `${ref.kind} ${refName(ref)}`;
+}
+
+/** `PodNetwork "blue"`, `NetworkAttachmentDefinition "app/net-a"` */
+export function title(ref: NetworkRef): string {
+  const kind = {
+    podNetwork: "PodNetwork",
+    podNetworkAttachment: "PodNetworkAttachment",
+    nad: "NetworkAttachmentDefinition",
+  }[ref.kind];
+  return `${kind} "${refName(ref)}"`;
+}
+
+function index(files: Iterable<ReadFile>): Map<string, readonly Manifest[]> {
+  const all = [...files].flatMap(({ manifests }) => manifests);
+  const named = all.filter(({ ref }) => ref !== undefined);
+  return Map.groupBy(named, ({ ref }) => (ref === undefined ? "" : keyOf(ref)));
+}
+
+/** Why none of the manifests with one name can be used; undefined when it is one and sound. */
+function faultOf(manifests: readonly Manifest[]): string | undefined {
+  const [first, second] = manifests;
+  if (first === undefined) return undefined;
+  if (second !== undefined) {
+    const places = manifests.map(({ file, line }) => `"${file}" line ${line}`).join(" and ");
+    const what = first.ref === undefined ? "" : `${title(first.ref)} `;
+    return `${what}is defined more than once: in ${places}: remove one`;
+  }
+  const faults = first.faults.map(({ line, text }) => `line ${line}: ${text}`);
+  return faults.length === 0 ? undefined : `"${first.file}" ${faults.join("; ")}`;
+}
+
+function same(left: Map<string, ReadFile>, right: Map<string, ReadFile>): boolean {
+  if (left.size !== right.size) return false;
+  for (const [path, file] of right) if (left.get(path) !== file) return false;
+  return true;
+}
+
+/** Follows links: the files of a mounted ConfigMap are links, which stay the same when their target changes. */
+function stampOf(path: string): string {
+  try {
+    const { ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
+    return `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
+  } catch (error) {
+    return `unreadable: ${errorText(error)}`;
+  }
+}
+
+function readFile(path: string): readonly Manifest[] {
+  try {
+    const { size } = statSync(path);
+    // The text is not even read when it is far too long: a directory of networks is no place for it.
+    if (size > 4 * longestManifest) return readManifests(path, "x".repeat(longestManifest + 1));
+    return readManifests(path, readFileSync(path, "utf8"));
+  } catch (error) {
+    const faults = [{ file: path, line: 1, text: errorText(error) }];
+    return [{ file: path, line: 1, ref: undefined, object: undefined, faults, warnings: [] }];
+  }
+}

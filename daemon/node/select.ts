@@ -1,0 +1,146 @@
+import {
+  annotations,
+  multusNamespace,
+  networksArg,
+  podAnnotationsCapability,
+} from "../../lib/api/names.ts";
+import { type Selection, SelectionError } from "../../lib/api/selection.ts";
+import {
+  readSelectionList,
+  readSelectionText,
+  readShortForm,
+} from "../../lib/api/selection-list.ts";
+import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+
+/** What a request says about networks. */
+export interface SelectInput {
+  /** podnet's own CNI configuration as the runtime sent it, with `runtimeConfig` and perhaps `networks`. */
+  readonly config: JsonObject;
+  /** CNI_ARGS, decoded. */
+  readonly args: ReadonlyMap<string, string>;
+  /** `fail`: an invalid selection fails the ADD. `ignore`: it counts as none, with a warning (NPWG 1.3, section 4.1.2). */
+  readonly policy: "fail" | "ignore";
+}
+
+export const selectionSources = [
+  "podnet.dev",
+  "npwg",
+  "arguments",
+  "configuration",
+  "none",
+] as const;
+export type SelectionSource = (typeof selectionSources)[number];
+
+/** Which networks a request is for. */
+export interface Selected {
+  readonly source: SelectionSource;
+  /**
+   * `explicit`: the networks are these and no others. `additional`: the default network comes first, then these
+   * (the NPWG annotation, and when nothing is selected).
+   */
+  readonly mode: "explicit" | "additional";
+  readonly selections: readonly Selection[];
+  /** Replaces the default network (v1.multus-cni.io/default-network); in mode "additional" only. */
+  readonly defaultNetwork?: Selection;
+  /** What was ignored by policy, one line each. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Finds a request's selection. The first of these that selects anything counts alone: annotation podnet.dev/networks, annotation
+ * k8s.v1.cni.cncf.io/networks, CNI_ARGS PODNET_NETWORKS, `networks` of the configuration. Throws a CniError (code 106) for an
+ * invalid one.
+ */
+export function selectNetworks(input: SelectInput): Selected {
+  try {
+    return select(input);
+  } catch (error) {
+    if (!(error instanceof SelectionError)) throw error;
+    if (input.policy === "ignore") {
+      const warnings = [`selection ignored: ${error.message}`];
+      return { source: "none", mode: "additional", selections: [], warnings };
+    }
+    throw new CniError(cniCode.selectionInvalid, error.message, {
+      details: error.faults.map(({ path, message }) => `${path}: ${message}`).join("\n"),
+      cause: error,
+    });
+  }
+}
+
+/** The pod annotations that the runtime handed over; undefined when it did not. */
+export function podAnnotations(config: JsonObject): Readonly<Record<string, string>> | undefined {
+  const { runtimeConfig } = config;
+  const value = isJsonObject(runtimeConfig) ? runtimeConfig[podAnnotationsCapability] : undefined;
+  if (!isJsonObject(value)) return undefined;
+  return Object.fromEntries(
+    Object.entries(value).filter(
+      (entry): entry is [string, string] => typeof entry[1] === "string",
+    ),
+  );
+}
+
+function select(input: SelectInput): Selected {
+  const given = podAnnotations(input.config) ?? {};
+  const namespace = input.args.get("K8S_POD_NAMESPACE") || "default";
+  const own = fromAnnotation(given, { key: annotations.networks, dialect: "podnet", namespace });
+  if (own.length > 0) return explicit("podnet.dev", own);
+  const additional = fromAnnotation(given, {
+    key: annotations.npwgNetworks,
+    dialect: "npwg",
+    namespace,
+  });
+  const override = defaultOverride(given);
+  if (additional.length > 0 || override !== undefined) {
+    const replaced = override === undefined ? {} : { defaultNetwork: override };
+    return {
+      source: "npwg",
+      mode: "additional",
+      selections: additional,
+      ...replaced,
+      warnings: [],
+    };
+  }
+  const podnet = { dialect: "podnet", namespace } as const;
+  const listed = input.args.get(networksArg) ?? "";
+  if (listed.trim() !== "") {
+    return explicit(
+      "arguments",
+      readShortForm({ ...podnet, origin: `CNI_ARGS ${networksArg}` }, listed),
+    );
+  }
+  const { networks = [] } = input.config;
+  const configured = readSelectionList(
+    { ...podnet, origin: "networks of the CNI configuration" },
+    networks ?? [],
+  );
+  if (configured.length > 0) return explicit("configuration", configured);
+  return { source: "none", mode: "additional", selections: [], warnings: [] };
+}
+
+function explicit(source: SelectionSource, selections: readonly Selection[]): Selected {
+  return { source, mode: "explicit", selections, warnings: [] };
+}
+
+interface AnnotationQuery {
+  readonly key: string;
+  readonly dialect: "podnet" | "npwg";
+  readonly namespace: string;
+}
+
+function fromAnnotation(
+  given: Readonly<Record<string, string>>,
+  { key, dialect, namespace }: AnnotationQuery,
+): readonly Selection[] {
+  const text = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
+  return readSelectionText({ dialect, namespace, origin: `annotation ${key}` }, text);
+}
+
+/** Exactly one NAD; its namespace is Multus' own unless it names another (spec B.3). */
+function defaultOverride(given: Readonly<Record<string, string>>): Selection | undefined {
+  const key = annotations.multusDefaultNetwork;
+  const list = fromAnnotation(given, { key, dialect: "npwg", namespace: multusNamespace });
+  if (list.length <= 1) return list[0];
+  const message = `must name one network, not ${list.length}`;
+  throw new SelectionError(`annotation ${key}`, [{ path: "", message }]);
+}
