@@ -1,7 +1,6 @@
-import * as libc from "../base/libc.ts";
 import type { Netns } from "../base/netns.ts";
+import { NetlinkError } from "./error.ts";
 import {
-  type Acknowledgement,
   emitMessage,
   type Message,
   messageFlag,
@@ -27,31 +26,24 @@ import {
   parseGeneration,
   parseRule,
 } from "./nftables-read.ts";
+import { NetlinkSocket } from "./socket.ts";
 
 const NETLINK_NETFILTER = 12;
-const SOL_NETLINK = 270;
-const NETLINK_EXT_ACK = 11;
-const NETLINK_CAP_ACK = 10;
-const RECEIVE_BUFFER = 256 * 1024;
-const SO_RCVBUFFORCE = 33;
+const EIO = 5;
+const EBADF = 9;
 
-/** The kernel refused a batch or a question. `change` is what it refused, absent when it was the batch as a whole. */
-export class NftablesError extends Error {
-  override readonly name = "NftablesError";
-  /** The errno's name: `EEXIST`, `ENOENT`, `ERESTART` (the ruleset changed after the generation that the batch was bound to). */
-  readonly code: string;
-  readonly errno: number;
+/** The kernel refused a batch or a question. ERESTART: the ruleset changed after the generation that the batch was bound to. */
+export class NftablesError extends NetlinkError {
+  /** What was refused; undefined when it was the batch as a whole, or a question. */
   readonly change: NftChange | undefined;
-  readonly kernelText: string | undefined;
 
-  constructor(operation: string, acknowledgement: Acknowledgement, change?: NftChange) {
-    const code = libc.errnoName(acknowledgement.errno);
-    const text = acknowledgement.text;
-    super(`${operation}: ${text === undefined ? code : `${text} (${code})`}`);
-    this.code = code;
-    this.errno = acknowledgement.errno;
+  constructor(
+    operation: string,
+    answer: { readonly errno: number; readonly text: string | undefined },
+    change?: NftChange,
+  ) {
+    super(operation, answer.errno, { kernelText: answer.text });
     this.change = change;
-    this.kernelText = text;
   }
 }
 
@@ -60,18 +52,17 @@ export class NftablesError extends Error {
  * time, they wait for each other. Other programs' tables are never read or touched.
  */
 export class Nftables {
-  readonly #buffer = Buffer.alloc(64 * 1024);
-  #fd: number;
+  readonly #socket: NetlinkSocket;
   #sequence = 1;
   #tail: Promise<unknown> = Promise.resolve();
 
-  private constructor(fd: number) {
-    this.#fd = fd;
+  private constructor(socket: NetlinkSocket) {
+    this.#socket = socket;
   }
 
   /** Opens a socket in the namespace, or in the process' own. Throws a SystemError. The caller closes it. */
   static open(netns?: Netns): Nftables {
-    return new Nftables(netns === undefined ? openSocket() : netns.run(openSocket));
+    return new Nftables(NetlinkSocket.open(netns, [], NETLINK_NETFILTER));
   }
 
   /**
@@ -120,9 +111,7 @@ export class Nftables {
 
   /** Idempotent. Calls that still wait fail. */
   close(): void {
-    if (this.#fd < 0) return;
-    libc.closeFd(this.#fd);
-    this.#fd = -1;
+    this.#socket.close();
   }
 
   [Symbol.dispose](): void {
@@ -155,7 +144,7 @@ export class Nftables {
       // The acknowledgement ends the answer to a question that is no dump.
       const flags =
         question.flags | ((question.flags & messageFlag.dump) === 0 ? messageFlag.ack : 0);
-      libc.send(this.#open(operation), emitMessage({ ...question, flags }, sequence));
+      this.#open(operation).send(emitMessage({ ...question, flags }, sequence));
       const answers = this.#drain().filter((message) => message.sequence === sequence);
       const acknowledgements = answers.filter(isAcknowledgement);
       const failed = acknowledgements.map(parseAcknowledgement).find(({ errno }) => errno !== 0);
@@ -184,27 +173,22 @@ export class Nftables {
       emitMessage(emitBatchEnd(), last + 1),
     ];
     // On libuv's pool: a commit waits while another program's is under way.
-    await libc.sendAsync(this.#open(operation), Buffer.concat(bytes));
+    await this.#open(operation).sendAsync(Buffer.concat(bytes));
     requireSuccess(operation, { first, last, changes }, this.#drain());
   }
 
-  #open(operation: string): number {
-    if (this.#fd < 0)
-      throw new NftablesError(operation, {
-        errno: 9,
-        text: "the socket was closed before",
-        offset: undefined,
-      });
-    return this.#fd;
+  #open(operation: string): NetlinkSocket {
+    if (!this.#socket.closed) return this.#socket;
+    throw new NftablesError(operation, { errno: EBADF, text: "the socket was closed before" });
   }
 
   /** The kernel answers within the send, and continues a dump within each receive: what is not there now never comes. */
   #drain(): Message[] {
     const messages: Message[] = [];
     for (;;) {
-      const length = libc.recv(this.#fd, this.#buffer);
-      if (length === undefined) return messages;
-      messages.push(...parseMessages(Buffer.from(this.#buffer.subarray(0, length))));
+      const datagram = this.#socket.receive();
+      if (datagram === undefined) return messages;
+      messages.push(...parseMessages(datagram));
     }
   }
 }
@@ -236,11 +220,7 @@ function requireSuccess(
     throw new NftablesError(what, failed.acknowledgement, failed.change);
   }
   if (verdicts.length === 0)
-    throw new NftablesError(operation, {
-      errno: 5,
-      text: "the kernel did not answer",
-      offset: undefined,
-    });
+    throw new NftablesError(operation, { errno: EIO, text: "the kernel did not answer" });
 }
 
 /** `add element of set "masq4"`, for one line of an error. */
@@ -256,20 +236,4 @@ function describeChange(change: NftChange): string {
 
 function isAcknowledgement(message: Message): boolean {
   return message.type === messageType.error || message.type === messageType.done;
-}
-
-function openSocket(): number {
-  const fd = libc.socket(libc.AF_NETLINK, libc.SOCK_RAW | libc.SOCK_NONBLOCK, NETLINK_NETFILTER);
-  try {
-    libc.setSocketOption(fd, { level: SOL_NETLINK, name: NETLINK_EXT_ACK }, 1);
-    libc.setSocketOption(fd, { level: SOL_NETLINK, name: NETLINK_CAP_ACK }, 1);
-    libc.setSocketOption(fd, { level: libc.SOL_SOCKET, name: SO_RCVBUFFORCE }, RECEIVE_BUFFER);
-    const address = Buffer.alloc(12);
-    address.writeUInt16LE(libc.AF_NETLINK, 0);
-    libc.bindSocket(fd, address);
-    return fd;
-  } catch (error) {
-    libc.closeFd(fd);
-    throw error;
-  }
 }

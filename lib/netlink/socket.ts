@@ -16,7 +16,7 @@ const RECEIVE_SIZE = 65536;
 const receiveBuffer = Buffer.alloc(RECEIVE_SIZE);
 
 /**
- * A non-blocking NETLINK_ROUTE socket with extended acknowledgements and strict checking. It belongs to the namespace that it was
+ * A non-blocking netlink socket with extended acknowledgements and strict checking. It belongs to the namespace that it was
  * opened in for its whole life, and keeps that namespace alive: close it.
  */
 export class NetlinkSocket {
@@ -28,11 +28,17 @@ export class NetlinkSocket {
     this.#fd = fd;
   }
 
-  /** Opens a socket in the namespace (default: the process' own) that receives the multicast groups. Throws a SystemError. */
-  static open(netns: Netns | undefined, groups: readonly number[] = []): NetlinkSocket {
-    return new NetlinkSocket(
-      netns === undefined ? openFd(groups) : netns.run(() => openFd(groups)),
-    );
+  /**
+   * Opens a socket in the namespace (default: the process' own) that receives the multicast groups; `protocol` is a NETLINK_* number (default:
+   * NETLINK_ROUTE). Throws a SystemError.
+   */
+  static open(
+    netns: Netns | undefined,
+    groups: readonly number[] = [],
+    protocol: number = NETLINK_ROUTE,
+  ): NetlinkSocket {
+    const open = () => openFd(groups, protocol);
+    return new NetlinkSocket(netns === undefined ? open() : netns.run(open));
   }
 
   get closed(): boolean {
@@ -97,8 +103,8 @@ function whole(buffer: Buffer, length: number): Buffer {
   return buffer.subarray(0, length);
 }
 
-function openFd(groups: readonly number[]): number {
-  const fd = libc.socket(libc.AF_NETLINK, libc.SOCK_RAW | libc.SOCK_NONBLOCK, NETLINK_ROUTE);
+function openFd(groups: readonly number[], protocol: number): number {
+  const fd = libc.socket(libc.AF_NETLINK, libc.SOCK_RAW | libc.SOCK_NONBLOCK, protocol);
   try {
     for (const name of [NETLINK_EXT_ACK, NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK]) {
       libc.setSocketOption(fd, { level: SOL_NETLINK, name }, 1);
