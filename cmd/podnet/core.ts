@@ -149,11 +149,12 @@ class Input {
     try {
       this.#bytes = await this.#host.readStdin(longestInput, this.#host.now() + inputTime);
       return this.#bytes;
-    } catch (cause) {
+    } catch (error) {
+      const reason = inputFault(hostErrorCode(error));
       throw new CniError(
         cniCode.ioFailure,
-        `read the network configuration from stdin: ${inputFault(hostErrorCode(cause))}`,
-        { cause },
+        `read the network configuration from stdin: ${reason}`,
+        { cause: error },
       );
     }
   }
