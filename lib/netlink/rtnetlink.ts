@@ -32,6 +32,7 @@ const routeModes = {
   exclusive: CREATE,
   replace: messageFlag.create | messageFlag.replace,
   append: messageFlag.create | messageFlag.append,
+  prepend: messageFlag.create,
 } as const;
 
 /**
@@ -159,7 +160,7 @@ export class Rtnetlink {
       );
   }
 
-  /** `exclusive` fails with EEXIST when there is a route to the destination with this priority; `append` adds a further next hop. */
+  /** `exclusive` fails with EEXIST when there is a route to the destination with this priority; `append` adds a further next hop, `prepend` one before those. */
   addRoute(spec: RouteSpec, mode: keyof typeof routeModes = "exclusive"): Promise<void> {
     const operation = `add route ${spec.destination}${spec.gateway === undefined ? "" : ` via ${spec.gateway}`}`;
     return this.#change(operation, {
