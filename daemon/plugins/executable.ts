@@ -99,7 +99,7 @@ export class ExecutablePlugin implements Plugin {
 
   async #invoke(call: NetworkCall, request: Request): Promise<string> {
     const { type, cniPath, host } = this.#options;
-    await using cgroup = await host.cgroups?.create(cgroupName(type, request.attachment));
+    await using cgroup = await cgroupFor(host, cgroupName(type, request.attachment));
     const { stdout, stderr } = await invokePlugin({
       type,
       cniPath,
@@ -172,6 +172,11 @@ function attachmentVariables(call: PluginCall | undefined) {
 /** Plugins refuse CNI_ARGS that they don't know (unless told to ignore them), so podnet's own never reach them. */
 function withoutOwn(args: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   return new Map([...args].filter(([key]) => !key.startsWith("PODNET_")));
+}
+
+/** Only the helper can enter one. */
+async function cgroupFor({ helper, cgroups }: DelegateHost, name: string) {
+  return helper === undefined ? undefined : await cgroups?.create(name);
 }
 
 function helperFor({ helper, mntns }: DelegateHost, cgroupProcs: string | undefined) {
