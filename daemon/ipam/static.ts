@@ -26,9 +26,9 @@ import type { IpamCall, IpamPlugin } from "./ipam.ts";
 /** The addresses that the configuration, CNI_ARGS or the runtime name. Nothing is reserved: whoever names them keeps them apart. */
 export function createStatic(): IpamPlugin {
   return {
-    add: (call) => Promise.try(() => add(call)),
+    add: async (call) => add(call),
     del: () => Promise.resolve(),
-    check: (call) => Promise.try(() => check(call)),
+    check: async (call) => check(call),
   };
 }
 

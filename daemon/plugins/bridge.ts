@@ -1,0 +1,263 @@
+import { setTimeout } from "node:timers/promises";
+import { errorCode } from "../../lib/base/errors.ts";
+import {
+  canonicalCidr,
+  formatIp,
+  type IpFamily,
+  networkOf,
+  offsetIp,
+  parseCidr,
+  parseIp,
+  withPrefix,
+} from "../../lib/base/ip.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
+import { emptyResult } from "../../lib/cni/types.ts";
+import type { Link } from "../../lib/netlink/model.ts";
+import { checkBridge } from "./bridge-check.ts";
+import { type BridgeConfig, readBridgeConfig } from "./bridge-config.ts";
+import {
+  ensureBridge,
+  ensureGatewayAddress,
+  ensureVlanGateway,
+  requireHostLink,
+  setPortVlans,
+} from "./bridge-device.ts";
+import { requireLink, requireSandbox } from "./made-link.ts";
+import { addMasquerade, deleteMasquerade, gcMasquerade } from "./masquerade.ts";
+import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
+import { asCniError } from "./shared-errors.ts";
+import { configureInterface } from "./shared-interface.ts";
+import { hostVethName } from "./shared-names.ts";
+import { writeSysctls } from "./shared-sysctl.ts";
+
+/** IF_OPER_UP of linux/if.h. */
+const operUp = 6;
+const portLimitMs = 2_500;
+const longestPauseMs = 50;
+/** Where the pod's interface stands in the result. */
+const containerIndex = 2;
+
+/**
+ * The reference's bridge: a veth pair between the pod and a bridge of the node, which is made when it is missing. The node's end has a
+ * name that follows from the attachment (`hostVethName`), so that DEL needs nothing else.
+ */
+export const bridge: Plugin = { add, del, check: checkBridge, gc: gcMasquerade };
+
+async function add(call: PluginCall): Promise<CniResult> {
+  const config = readBridgeConfig(call);
+  const sandbox = requireSandbox(call);
+  const addressing = await addressesFor(call, config);
+  const device = await ensureBridge(call, config);
+  const pair = await attachVeth(call, config, { device, sandbox });
+  const result = { ...addressing, interfaces: podInterfaces(call, sandbox, pair.pod) };
+  if (!config.disableContainerInterface) {
+    await configureInterface(call, sandbox, {
+      link: pair.pod,
+      setup: {
+        result,
+        index: containerIndex,
+        ...(result.ips.length > 0 && { dad: config.enableDad, notify: { arp: true } }),
+      },
+    });
+  }
+  const gateway = await setUpGateways(call, config, { device, ips: result.ips });
+  if (config.ipMasq) {
+    await addMasquerade(
+      call,
+      result.ips.map(({ address }) => address),
+    );
+  }
+  const port = config.disableContainerInterface ? pair.port : await awaitPort(call, pair.port);
+  return finish(call, config, { result, port, gateway });
+}
+
+/** The addresses, with their gateways, and routes of the attachment; none without IPAM. */
+async function addressesFor(call: PluginCall, config: BridgeConfig): Promise<CniResult> {
+  if (call.ipam === undefined) return emptyResult;
+  const { ips, routes, dns } = await call.ipam.add();
+  if (ips.length === 0) {
+    throw new CniError(
+      cniCode.invalidNetworkConfig,
+      `configure network "${call.network}": its IPAM gave no address`,
+    );
+  }
+  const owned = ips.map(
+    (ip): CniIp => ({ ...ip, interface: containerIndex, ...gatewayOf(ip, config) }),
+  );
+  const defaults = config.isDefaultGateway ? defaultRoutes(owned, routes) : [];
+  return { interfaces: [], ips: owned, routes: [...routes, ...defaults], dns };
+}
+
+function gatewayOf(ip: CniIp, config: BridgeConfig): { readonly gateway?: string } {
+  if (ip.gateway !== undefined) return { gateway: ip.gateway };
+  if (!config.isGateway) return {};
+  return { gateway: formatIp(offsetIp(networkOf(parseCidr(ip.address)), 1)) };
+}
+
+/** One for each family that has an address and no default route with a gateway yet. */
+function defaultRoutes(ips: readonly CniIp[], routes: readonly CniRoute[]): readonly CniRoute[] {
+  const found: CniRoute[] = [];
+  for (const [family, dst] of [
+    [4, "0.0.0.0/0"],
+    [6, "::/0"],
+  ] as const satisfies readonly (readonly [IpFamily, string])[]) {
+    const gw = ips.find(({ address }) => parseCidr(address).family === family)?.gateway;
+    const given = routes.some(
+      (route) => route.gw !== undefined && canonicalCidr(route.dst) === dst,
+    );
+    if (gw !== undefined && !given) found.push({ dst, gw });
+  }
+  return found;
+}
+
+interface VethPair {
+  readonly port: Link;
+  readonly pod: Link;
+}
+
+/** Makes the pair with one message: the node's end up and on the bridge, the pod's end with its final name and hardware address. */
+async function attachVeth(
+  call: PluginCall,
+  config: BridgeConfig,
+  place: { readonly device: Link; readonly sandbox: Sandbox },
+): Promise<VethPair> {
+  const { host } = call;
+  const name = hostVethName(call.containerId, call.ifName);
+  const mtu = config.mtu === undefined ? {} : { mtu: config.mtu };
+  const mac = config.mac === undefined ? {} : { mac: config.mac };
+  try {
+    await host.createLink({
+      name,
+      ...mtu,
+      data: {
+        kind: "veth",
+        peer: { name: call.ifName, ...mtu, ...mac, netnsFd: place.sandbox.netns.fd },
+      },
+      master: place.device.index,
+      up: true,
+    });
+  } catch (error) {
+    throw await vethFailure(call, place.sandbox, error);
+  }
+  const acceptRa = `net/ipv6/conf/${name}/accept_ra`;
+  writeSysctls(undefined, [{ path: acceptRa, value: "0", optional: true }]);
+  const port = await requireHostLink(call, name);
+  const pod = await requireLink(place.sandbox.rtnl, { index: port.link ?? 0, name: call.ifName });
+  if (config.hairpinMode || config.portIsolation) {
+    await host.setBridgePort(port.index, {
+      ...(config.hairpinMode && { hairpin: true }),
+      ...(config.portIsolation && { isolated: true }),
+    });
+  }
+  await setPortVlans(call, config, port);
+  return { port, pod };
+}
+
+async function vethFailure(call: PluginCall, sandbox: Sandbox, error: unknown): Promise<CniError> {
+  const action = `create interface "${call.ifName}" of network "${call.network}"`;
+  if (errorCode(error) !== "EEXIST") return asCniError(error, cniCode.internal, action);
+  const taken = (await sandbox.rtnl.getLink({ name: call.ifName })) !== undefined;
+  return taken
+    ? new CniError(
+        cniCode.invalidEnvironment,
+        `${action}: an interface of that name exists already in "${sandbox.path}" (CNI_IFNAME)`,
+        { cause: error },
+      )
+    : new CniError(
+        cniCode.tryAgainLater,
+        `${action}: an earlier ADD of this attachment left "${hostVethName(call.containerId, call.ifName)}": run DEL first`,
+        { cause: error },
+      );
+}
+
+function podInterfaces(call: PluginCall, sandbox: Sandbox, pod: Link): CniResult["interfaces"] {
+  const name = hostVethName(call.containerId, call.ifName);
+  const mac = pod.mac === undefined ? {} : { mac: pod.mac };
+  return [{ name: "" }, { name }, { name: call.ifName, ...mac, sandbox: sandbox.path }];
+}
+
+/** Gives the bridge (or its VLAN's gateway interface, which is returned) the gateways' addresses and lets the node forward. */
+async function setUpGateways(
+  call: PluginCall,
+  config: BridgeConfig,
+  place: { readonly device: Link; readonly ips: readonly CniIp[] },
+): Promise<Link | undefined> {
+  if (!config.isGateway || place.ips.length === 0) return undefined;
+  const { vlan } = config;
+  const vlanGateway =
+    vlan === undefined
+      ? undefined
+      : await ensureVlanGateway(call, config, { bridge: place.device, vlan });
+  const families = new Set<IpFamily>();
+  for (const ip of place.ips) {
+    if (ip.gateway === undefined) continue;
+    const gateway = parseIp(ip.gateway);
+    const address = withPrefix(gateway, parseCidr(ip.address).prefixLength);
+    const link = vlanGateway ?? place.device;
+    await ensureGatewayAddress(call, { link, address, force: config.forceAddress });
+    families.add(gateway.family);
+  }
+  writeSysctls(
+    undefined,
+    [...families].map((family) => ({
+      path: family === 4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding",
+      value: "1",
+    })),
+  );
+  return vlanGateway;
+}
+
+/** Waits until the bridge forwards to the port: before, the pod's first packets would be lost. */
+async function awaitPort(call: PluginCall, { index, name }: Link): Promise<Link> {
+  const end = performance.now() + portLimitMs;
+  for (let pause = 1; performance.now() < end; pause = Math.min(pause * 2, longestPauseMs)) {
+    const port = await requireLink(call.host, { index, name });
+    if (port.operState === operUp) return port;
+    await setTimeout(pause, undefined, { signal: call.signal });
+  }
+  throw new CniError(
+    cniCode.tryAgainLater,
+    `attach interface "${call.ifName}" of network "${call.network}": its bridge port "${name}" did not come up within ${portLimitMs} ms`,
+  );
+}
+
+interface Outcome {
+  readonly result: CniResult;
+  readonly port: Link;
+  readonly gateway: Link | undefined;
+}
+
+/** Fills in the hardware addresses, read at the end: the bridge's may have changed with its first port. */
+async function finish(
+  call: PluginCall,
+  config: BridgeConfig,
+  { result, port, gateway }: Outcome,
+): Promise<CniResult> {
+  const device = await requireHostLink(call, config.bridge);
+  const [, , pod] = result.interfaces;
+  const hostSide = [device, port, gateway].filter((link) => link !== undefined);
+  const [first, second, ...further] = hostSide.map(({ name, mac }) => ({
+    name,
+    ...(mac !== undefined && { mac }),
+  }));
+  return {
+    ...result,
+    interfaces: [first, second, pod, ...further].filter((entry) => entry !== undefined),
+    dns: config.dns ?? result.dns,
+  };
+}
+
+async function del(call: PluginCall): Promise<void> {
+  await deleteOwnVeth(call);
+  if (call.config["ipMasq"] === true) await deleteMasquerade(call);
+  await call.ipam?.del();
+}
+
+/** Deletes the pair by the node's end; the pod's end may have any name by now, or be gone with its namespace. */
+async function deleteOwnVeth(call: PluginCall): Promise<void> {
+  const name = hostVethName(call.containerId, call.ifName);
+  const link = await call.host.getLink({ name });
+  if (link?.kind !== "veth") return;
+  await call.host.deleteLink({ index: link.index });
+}

@@ -1,0 +1,20 @@
+import { createHostLocal } from "../ipam/host-local.ts";
+import type { IpamPlugin } from "../ipam/ipam.ts";
+import { createStatic } from "../ipam/static.ts";
+import { bridge } from "./bridge.ts";
+import { loopback } from "./loopback.ts";
+import type { Plugin } from "./plugin.ts";
+
+/** The plugins that podnetd has in process, by `type`. Every other type is an executable. One line a type, in alphabetical order. */
+export const inProcessPlugins: ReadonlyMap<string, Plugin> = new Map([
+  ["bridge", bridge],
+  ["loopback", loopback],
+]);
+
+/** The IPAM plugins that podnetd has in process, by `ipam.type`, with the memory that they keep between calls: one set for a process. */
+export function createInProcessIpam(): ReadonlyMap<string, IpamPlugin> {
+  return new Map([
+    ["host-local", createHostLocal()],
+    ["static", createStatic()],
+  ]);
+}
