@@ -95,10 +95,16 @@ function readText(path: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    const faults = [{ field: "", message: errorText(error) }];
-    // biome-ignore lint/style/useErrorCause: it is passed on, as the third argument
-    throw new ConfigError(`configuration "${path}"`, faults, error);
+    throw unreadable(path, error);
   }
+}
+
+function unreadable(path: string, cause: unknown): ConfigError {
+  return new ConfigError(
+    `configuration "${path}"`,
+    [{ field: "", message: errorText(cause) }],
+    cause,
+  );
 }
 
 /** The file's one document; undefined for an empty file. */

@@ -145,8 +145,7 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
         .sort();
     } catch (error) {
       if (errorCode(error) === "ENOENT") return [];
-      const message = `read networks of "${this.#dir}": ${errorText(error)}`;
-      throw new CniError(cniCode.tryAgainLater, message, { cause: error });
+      throw unreadable(this.#dir, error);
     }
   }
 
@@ -181,6 +180,12 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
       }
     }, 50).unref();
   }
+}
+
+/** Not to know is not the same as to have none: the ADD is to be tried again. */
+function unreadable(dir: string, cause: unknown): CniError {
+  const message = `read networks of "${dir}": ${errorText(cause)}`;
+  return new CniError(cniCode.tryAgainLater, message, { cause });
 }
 
 function keyOf(ref: NetworkRef): string {

@@ -10,6 +10,7 @@ import {
   readSelectionText,
   readShortForm,
 } from "../../lib/api/selection-list.ts";
+import { formatFault } from "../../lib/base/decode.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
@@ -61,11 +62,14 @@ export function selectNetworks(input: SelectInput): Selected {
       const warnings = [`selection ignored: ${error.message}`];
       return { source: "none", mode: "additional", selections: [], warnings };
     }
-    throw new CniError(cniCode.selectionInvalid, error.message, {
-      details: error.faults.map(({ path, message }) => `${path}: ${message}`).join("\n"),
-      cause: error,
-    });
+    throw asCniError(error);
   }
+}
+
+/** One fault a line in the details. */
+function asCniError(cause: SelectionError): CniError {
+  const details = cause.faults.map(formatFault).join("\n");
+  return new CniError(cniCode.selectionInvalid, cause.message, { details, cause });
 }
 
 /** The pod annotations that the runtime handed over; undefined when it did not. */

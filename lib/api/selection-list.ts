@@ -69,9 +69,12 @@ function parseList(from: SelectionOrigin, text: string): unknown {
     return parseJsonText(text, from.origin, annotationLimits);
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    // biome-ignore lint/style/useErrorCause: it is passed on, as the third argument
-    throw new SelectionError(from.origin, error.faults, error);
+    throw asSelectionError(from.origin, error);
   }
+}
+
+function asSelectionError(origin: string, cause: DecodeError): SelectionError {
+  return new SelectionError(origin, cause.faults, cause);
 }
 
 /** An entry as a JSON value, or what is wrong with the text that should have become one. */
