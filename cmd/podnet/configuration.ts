@@ -31,17 +31,24 @@ const verbSince: { readonly [verb in CniVerb]: CniVersion } = {
 
 /** The plugin configuration as an object. Throws code 6 when the text is not a JSON object. */
 export function parseConfiguration(text: string): JsonObject {
-  const action = "decode the network configuration on stdin";
-  if (text.trim() === "") throw new CniError(cniCode.decodingFailure, `${action}: it is empty`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    const details = cause instanceof Error ? cause.message : String(cause);
-    throw new CniError(cniCode.decodingFailure, `${action}: it is not JSON`, { details, cause });
-  }
+  if (text.trim() === "") throw decodingError("it is empty");
+  const value = parseJson(text);
   if (isJsonObject(value)) return value;
-  throw new CniError(cniCode.decodingFailure, `${action}: it must be a JSON object`);
+  throw decodingError("it must be a JSON object");
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw decodingError("it is not JSON", error);
+  }
+}
+
+function decodingError(reason: string, cause?: unknown): CniError {
+  const message = `decode the network configuration on stdin: ${reason}`;
+  if (!(cause instanceof Error)) return new CniError(cniCode.decodingFailure, message);
+  return new CniError(cniCode.decodingFailure, message, { details: cause.message, cause });
 }
 
 /**
@@ -69,10 +76,7 @@ export function readSettings(configuration: JsonObject, verb: CniVerb): Settings
 function readVersion(value: unknown): CniVersion {
   if (value === undefined || value === "") return "0.1.0";
   if (typeof value !== "string") {
-    throw new CniError(
-      cniCode.decodingFailure,
-      `decode the network configuration on stdin: cniVersion ${shown(value)}: must be a string`,
-    );
+    throw decodingError(`cniVersion ${shown(value)}: must be a string`);
   }
   const version = cniVersions.find((known) => known === value);
   if (version !== undefined) return version;

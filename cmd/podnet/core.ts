@@ -150,12 +150,7 @@ class Input {
       this.#bytes = await this.#host.readStdin(longestInput, this.#host.now() + inputTime);
       return this.#bytes;
     } catch (error) {
-      const reason = inputFault(hostErrorCode(error));
-      throw new CniError(
-        cniCode.ioFailure,
-        `read the network configuration from stdin: ${reason}`,
-        { cause: error },
-      );
+      throw inputError(error);
     }
   }
 
@@ -180,8 +175,11 @@ class Input {
   }
 }
 
-function inputFault(code: string | undefined): string {
-  if (code === "ETIMEDOUT") return `it did not end within ${inputTime / 1000} s`;
-  if (code === "EMSGSIZE") return `it is longer than ${longestInput} bytes`;
-  return code ?? "failed";
+function inputError(cause: unknown): CniError {
+  const code = hostErrorCode(cause);
+  let reason = code ?? "failed";
+  if (code === "ETIMEDOUT") reason = `it did not end within ${inputTime / 1000} s`;
+  if (code === "EMSGSIZE") reason = `it is longer than ${longestInput} bytes`;
+  const message = `read the network configuration from stdin: ${reason}`;
+  return new CniError(cniCode.ioFailure, message, { cause });
 }
