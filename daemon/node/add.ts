@@ -28,7 +28,7 @@ export async function add(
   const adopted = await adopt(node, request, { sandbox, signal });
   if (adopted !== undefined) return adopted;
   await undoInterrupted(node, request, signal);
-  const plan = planRequest(node, request);
+  const plan = await planRequest(node, request);
   await refuseTakenNames(plan, sandbox);
   const record = intend(node, request, { sandbox, plan });
   try {
@@ -47,7 +47,11 @@ interface AddWork {
 }
 
 /** The node's own namespace is no sandbox, unless the runtime insists (CNI_NETNS_OVERRIDE). */
-function refuseOwnNamespace(node: NodeContext, request: SandboxRequest, sandbox: OpenSandbox): void {
+function refuseOwnNamespace(
+  node: NodeContext,
+  request: SandboxRequest,
+  sandbox: OpenSandbox,
+): void {
   if (request.netnsOverride || sandbox.cookie !== String(node.hostNetns.cookie())) return;
   throw new CniError(
     cniCode.invalidNetns,
@@ -148,7 +152,7 @@ function answer(node: NodeContext, request: SandboxRequest, record: SandboxRecor
     network,
     result: result ?? emptyResult,
   }));
-  return mergeResults(results, effectiveScope(node.config.resultScope, request.args));
+  return mergeResults(results, effectiveScope(node.config.resultScope, request));
 }
 
 /** Undoes a failed ADD and returns the error to answer with; what could not be undone stays on record and is retried. */

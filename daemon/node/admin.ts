@@ -1,5 +1,5 @@
-import type { SandboxRecord } from "./record.ts";
 import { podText } from "./pods.ts";
+import type { SandboxRecord } from "./record.ts";
 
 /** One attachment as `podnetctl ls` shows it. */
 export interface AttachmentRow {
@@ -22,7 +22,10 @@ export interface AttachmentRow {
 }
 
 /** The rows of all records, oldest first. `pending`: only what a DEL has not finished. */
-export function attachmentRows(records: readonly SandboxRecord[], pending: boolean): AttachmentRow[] {
+export function attachmentRows(
+  records: readonly SandboxRecord[],
+  pending: boolean,
+): AttachmentRow[] {
   return records
     .filter((record) => !pending || record.phase !== "attached")
     .toSorted((a, b) => a.created.localeCompare(b.created))

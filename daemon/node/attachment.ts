@@ -1,7 +1,7 @@
+import { networksArg } from "../../lib/api/names.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
-import { networksArg } from "../../lib/api/names.ts";
 import { mergeCniArgs, runtimeConfigFor } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { decodeCniArgs } from "../../lib/cni/request.ts";

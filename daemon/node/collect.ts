@@ -14,7 +14,10 @@ export interface Collection {
  * Gives back what no live namespace owns: records whose namespace is gone, DELs that are not finished, and what networks hold
  * for no record. Safe to repeat; what has an operation under way is left alone.
  */
-export async function collectLeftovers(node: NodeContext, signal: AbortSignal): Promise<Collection> {
+export async function collectLeftovers(
+  node: NodeContext,
+  signal: AbortSignal,
+): Promise<Collection> {
   const leftovers = node.store.all().filter((record) => {
     if (record.phase === "deleting") return true;
     using sandbox = reopenSandbox(node.bootId, record);

@@ -1,9 +1,11 @@
+import { createHash } from "node:crypto";
 import type { Server } from "node:http";
 import { readBootId } from "../../lib/base/boot-id.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { ensurePrivateDir } from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
+import { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
@@ -33,6 +35,8 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   await using stack = new AsyncDisposableStack();
   ensurePrivateDir(config.stateDir);
   stack.use(ownDirectory(config.stateDir));
+  const cgroups = await openCgroups(config, log);
+  stack.defer(() => cgroups.close());
   const hostNetns = Netns.current();
   const host = stack.use(Rtnetlink.open());
   const networks = stack.use(new DirectoryNetworks(config, log));
@@ -42,7 +46,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
     store: new Store(config.stateDir, log),
     locks: new KeyedLocks(),
     networks,
-    plugins: findPlugins({ helper: config.delegateHelper, log }),
+    plugins: findPlugins({ helper: config.delegateHelper, cgroups, log }),
     host,
     hostNetns,
     bootId: readBootId(),
@@ -56,6 +60,12 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   log.info({ socket: config.socket, records: node.store.size, pid: process.pid }, "ready");
   const parts = stack.move();
   return { stop: () => parts.disposeAsync() };
+}
+
+/** Cgroups are named after the state directory, so that a restarted daemon finds what it left and no other daemon's. */
+async function openCgroups(config: DaemonConfig, log: Log): Promise<DelegateCgroups> {
+  const name = createHash("sha256").update(config.stateDir).digest("hex").slice(0, 12);
+  return await DelegateCgroups.open({ name, log });
 }
 
 function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {
@@ -98,4 +108,3 @@ async function drain(server: Server, stopping: AbortController): Promise<void> {
   await stopServer(server, late.signal);
   clearTimeout(timer);
 }
-

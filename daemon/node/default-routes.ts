@@ -1,6 +1,7 @@
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { NetlinkError } from "../../lib/netlink/error.ts";
 import type { Route } from "../../lib/netlink/model.ts";
-import { NetlinkError, type Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { DefaultRouteOwner, Plan } from "./plan.ts";
 import type { AttachmentRecord } from "./record.ts";
 
@@ -28,7 +29,11 @@ export async function settleDefaultRoutes(work: DefaultRouteWork): Promise<void>
   await settle(work, 6, defaultRoute.v6);
 }
 
-async function settle(work: DefaultRouteWork, family: 4 | 6, owner: DefaultRouteOwner): Promise<void> {
+async function settle(
+  work: DefaultRouteWork,
+  family: 4 | 6,
+  owner: DefaultRouteOwner,
+): Promise<void> {
   const routes = await defaultRoutes(work, family);
   if (owner.attachment === undefined) {
     const [first] = routes;
@@ -96,7 +101,8 @@ async function give(work: DefaultRouteWork, grant: Grant): Promise<void> {
   const attachment = work.attachments[grant.place];
   if (attachment === undefined) throw new RangeError(`default route of attachment ${grant.place}`);
   const own = grant.routes.filter(({ place }) => place === grant.place);
-  const gateway = grant.owner.gateway ?? (own.length > 0 ? undefined : resultGateway(attachment, grant.family));
+  const gateway =
+    grant.owner.gateway ?? (own.length > 0 ? undefined : resultGateway(attachment, grant.family));
   if (own.length === 0 && gateway === undefined) {
     if (!grant.owner.strict) return;
     throw new CniError(
@@ -134,8 +140,12 @@ async function set(
   } catch (error) {
     if (!(error instanceof NetlinkError)) throw error;
     const reason = error.kernelText ?? error.code;
-    throw new CniError(cniCode.invalidNetworkConfig, `${where}: gateway can't be reached: ${reason}`, {
-      cause: error,
-    });
+    throw new CniError(
+      cniCode.invalidNetworkConfig,
+      `${where}: gateway can't be reached: ${reason}`,
+      {
+        cause: error,
+      },
+    );
   }
 }

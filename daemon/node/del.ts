@@ -1,9 +1,9 @@
-import { CniError } from "../../lib/cni/errors.ts";
 import { type DelRequest, encodeCniArgs } from "../../lib/cni/request.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { podOf } from "./pods.ts";
 import type { SandboxRecord } from "./record.ts";
+import { defaultConflist } from "./resolve.ts";
 import { reopenSandbox } from "./sandbox.ts";
 import { giveBack } from "./undo.ts";
 
@@ -11,7 +11,11 @@ import { giveBack } from "./undo.ts";
  * DEL: gives back all networks of one sandbox, from the record alone. Idempotent; succeeds for what is gone; an error means that
  * something is left, which the daemon also keeps trying to give back. The caller holds the locks of the container and its pod.
  */
-export async function del(node: NodeContext, request: DelRequest, signal: AbortSignal): Promise<void> {
+export async function del(
+  node: NodeContext,
+  request: DelRequest,
+  signal: AbortSignal,
+): Promise<void> {
   const record = node.store.get(request);
   if (record === undefined) {
     await delUnknown(node, request, signal);
@@ -25,8 +29,12 @@ export async function del(node: NodeContext, request: DelRequest, signal: AbortS
  * A sandbox that podnet has no record of: it is older than podnet, or was deleted before. The default network's own DEL runs with
  * the runtime's ids, which frees what the container still holds there and is a no-op otherwise.
  */
-async function delUnknown(node: NodeContext, request: DelRequest, signal: AbortSignal): Promise<void> {
-  const conflist = defaultConflist(node);
+async function delUnknown(
+  node: NodeContext,
+  request: DelRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  const conflist = await defaultConflist(node.networks);
   if (conflist === undefined) return;
   const record: SandboxRecord = {
     version: 1,
@@ -43,7 +51,7 @@ async function delUnknown(node: NodeContext, request: DelRequest, signal: AbortS
     attachments: [],
   };
   const attachment = {
-    network: conflist.network,
+    network: conflist.name,
     ifName: request.ifName,
     default: true,
     conflist: conflist.text,

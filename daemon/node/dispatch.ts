@@ -138,7 +138,17 @@ async function perform(
 }
 
 /** Full disks and the like pass; what nobody foresaw is an internal error, with its text. */
-const passing = new Set(["ENOSPC", "EDQUOT", "EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EAGAIN", "EBUSY", "EROFS"]);
+const passing = new Set([
+  "ENOSPC",
+  "EDQUOT",
+  "EMFILE",
+  "ENFILE",
+  "ENOMEM",
+  "ENOBUFS",
+  "EAGAIN",
+  "EBUSY",
+  "EROFS",
+]);
 
 function asCniError(error: unknown): CniError {
   if (error instanceof CniError) return error;
@@ -200,7 +210,8 @@ function report(to: Dispatch, { verb, outcome, started, fields, failure }: Repor
     else log.info(line, "answered");
   } else {
     const { cause } = failure;
-    const stack = failure.code === cniCode.internal && cause instanceof Error ? cause.stack : undefined;
+    const stack =
+      failure.code === cniCode.internal && cause instanceof Error ? cause.stack : undefined;
     log.warn({ ...line, fault: failure.message, details: failure.details, stack }, "refused");
   }
 }

@@ -7,12 +7,11 @@ import type { NodeContext } from "./context.ts";
 import { operationKeys } from "./keys.ts";
 import { collectGarbage, networkSteps } from "./network-calls.ts";
 import type { SandboxRecord } from "./record.ts";
+import { knownConflists } from "./resolve.ts";
 import { reopenSandbox } from "./sandbox.ts";
 import { combine, giveBack } from "./undo.ts";
 
-const validAttachments = z.array(
-  z.object({ containerID: z.string().min(1), ifname: z.string() }),
-);
+const validAttachments = z.array(z.object({ containerID: z.string().min(1), ifname: z.string() }));
 
 /**
  * The list of `cni.dev/valid-attachments` (the name that the CNI project's Go library once sent too is taken when the right one
@@ -29,13 +28,19 @@ export function decodeValidAttachments(request: NetworkRequest): ValidAttachment
  * none of the attachments left. A container that is listed by one interface keeps all its attachments; one with an operation
  * under way is left alone. Goes on after a failure and rejects with all of them at the end.
  */
-export async function gc(node: NodeContext, request: NetworkRequest, signal: AbortSignal): Promise<void> {
+export async function gc(
+  node: NodeContext,
+  request: NetworkRequest,
+  signal: AbortSignal,
+): Promise<void> {
   const valid = decodeValidAttachments(request);
   if (valid === undefined) return;
   const listed = new Set(valid.map(({ containerID }) => containerID));
   const garbage = node.store
     .all()
-    .filter((record) => record.cniNetwork === request.networkName && !listed.has(record.containerId));
+    .filter(
+      (record) => record.cniNetwork === request.networkName && !listed.has(record.containerId),
+    );
   const faults = [
     ...(await giveBackRecords(node, garbage, signal)),
     ...(await collectNetworks(node, signal)),
@@ -69,7 +74,7 @@ export async function giveBackRecords(
 /** Lets each network that is known to the node free what no record stands for. Returns what failed. */
 export async function collectNetworks(node: NodeContext, signal: AbortSignal): Promise<unknown[]> {
   const faults: unknown[] = [];
-  for (const conflist of knownConflists(node)) {
+  for (const conflist of await everyConflist(node)) {
     if (conflist.disableGC) continue;
     try {
       await collectGarbage(networkSteps(node, conflist, signal), validOf(node, conflist.name));
@@ -80,14 +85,14 @@ export async function collectNetworks(node: NodeContext, signal: AbortSignal): P
   return faults;
 }
 
-/** The networks of all records and the default network, each once. */
-function knownConflists(node: NodeContext): Conflist[] {
+/** The networks of all records and those that the source knows, each once. */
+async function everyConflist(node: NodeContext): Promise<Conflist[]> {
   const texts = new Set<string>();
   for (const record of node.store.all()) {
     for (const attachment of record.attachments) texts.add(attachment.conflist);
   }
-  for (const network of node.networks.list()) texts.add(network.conflist);
-  return [...texts].map(decodeConflist);
+  for (const { text } of await knownConflists(node.networks)) texts.add(text);
+  return [...texts].map((text) => decodeConflist(text));
 }
 
 /** What is attached to a network now, whoever the runtime is. */

@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
 /** What the gauges read when somebody asks for the metrics. */
 export interface MetricSources {
@@ -22,7 +22,9 @@ export class Metrics {
       name: "podnet_operation_seconds",
       help: "Time from a CNI request's arrival to its answer, by verb and outcome (ok, or the error's code)",
       labelNames: ["verb", "outcome"],
-      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120],
+      buckets: [
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
+      ],
       registers,
     });
     this.#retries = new Counter({
@@ -31,10 +33,26 @@ export class Metrics {
       labelNames: ["outcome"],
       registers,
     });
-    this.#gauge("podnet_attachments", "Networks attached to sandboxes of this node", sources.attachments);
-    this.#gauge("podnet_sandboxes", "Sandboxes that have attachments on this node", sources.sandboxes);
-    this.#gauge("podnet_pending_detaches", "Sandboxes whose DEL is not finished yet", sources.pending);
-    this.#gauge("podnet_unreadable_records", "Records set aside because they can't be read", sources.unreadable);
+    this.#gauge(
+      "podnet_attachments",
+      "Networks attached to sandboxes of this node",
+      sources.attachments,
+    );
+    this.#gauge(
+      "podnet_sandboxes",
+      "Sandboxes that have attachments on this node",
+      sources.sandboxes,
+    );
+    this.#gauge(
+      "podnet_pending_detaches",
+      "Sandboxes whose DEL is not finished yet",
+      sources.pending,
+    );
+    this.#gauge(
+      "podnet_unreadable_records",
+      "Records set aside because they can't be read",
+      sources.unreadable,
+    );
     this.#verbGauge("podnet_queue_depth", "Operations that wait for their turn", sources.waiting);
     this.#verbGauge("podnet_operations_running", "Operations under way", sources.running);
     collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 50 });

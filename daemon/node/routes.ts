@@ -25,7 +25,8 @@ const health: Endpoint = async () => json({ status: "ok" });
 const list: Endpoint = async ({ node }, { query }) =>
   json(attachmentRows(node.store.all(), query.get("pending") === "true"));
 
-const collect: Endpoint = async ({ node, stopping }) => json(await collectLeftovers(node, stopping));
+const collect: Endpoint = async ({ node, stopping }) =>
+  json(await collectLeftovers(node, stopping));
 
 const preview = z.object({
   annotations: z.record(z.string(), z.string()).default({}),
@@ -35,7 +36,7 @@ const preview = z.object({
 
 const resolve: Endpoint = async ({ node }, { body }) => {
   const wish = decode(preview, JSON.parse(body.toString("utf8")), "resolve request");
-  return json(previewPlan(node, wish));
+  return json(await previewPlan(node, wish));
 };
 
 /** What the daemon answers on its socket. The CNI path is the stub's; `/v1/...` is podnetctl's. */

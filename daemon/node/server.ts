@@ -55,7 +55,11 @@ function send(response: ServerResponse, answer: Answer): void {
   response.end(body);
 }
 
-async function serve(handler: Handler, message: IncomingMessage, response: ServerResponse): Promise<void> {
+async function serve(
+  handler: Handler,
+  message: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const gone = new AbortController();
   response.once("close", () => {
     if (!response.writableFinished) gone.abort(new Error("the caller has gone"));
@@ -85,12 +89,15 @@ function refuse(response: ServerResponse, error: unknown): void {
 
 /** An HTTP server that answers with `handler`, with bounds on size, time and number of callers. */
 export function createHttpServer(handler: Handler, onFault: (error: unknown) => void): Server {
-  const server = createServer({ requestTimeout, headersTimeout: requestTimeout }, (message, response) => {
-    serve(handler, message, response).catch((error: unknown) => {
-      if (!(error instanceof RequestTooLargeError)) onFault(error);
-      refuse(response, error);
-    });
-  });
+  const server = createServer(
+    { requestTimeout, headersTimeout: requestTimeout },
+    (message, response) => {
+      serve(handler, message, response).catch((error: unknown) => {
+        if (!(error instanceof RequestTooLargeError)) onFault(error);
+        refuse(response, error);
+      });
+    },
+  );
   server.maxConnections = mostConnections;
   return server;
 }

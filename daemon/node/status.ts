@@ -1,8 +1,8 @@
 import { deadline } from "../../lib/base/deadlines.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { networkSteps } from "./network-calls.ts";
 import type { NodeContext } from "./context.ts";
-import { defaultConflist } from "./known-networks.ts";
+import { networkSteps } from "./network-calls.ts";
+import { defaultConflist } from "./resolve.ts";
 
 /** STATUS answers within a second, whatever it waits for. */
 const longest = 900;
@@ -12,7 +12,7 @@ const longest = 900;
  * a broken one can't make the node NotReady. Rejects with code 50, or what the default network's own plugin says.
  */
 export async function status(node: NodeContext, signal: AbortSignal): Promise<void> {
-  const conflist = defaultConflist(node);
+  const conflist = await defaultConflist(node.networks);
   if (conflist === undefined) {
     if (!node.config.requireDefaultPodNetwork) return;
     throw new CniError(

@@ -26,7 +26,10 @@ test("one more than may wait is told to come again with code 11", async () => {
   const gate = new Gate({ running: 1, waiting: 1 });
   await gate.enter(forever);
   void gate.enter(forever);
-  await assert.rejects(gate.enter(forever), (error) => error instanceof CniError && error.code === 11);
+  await assert.rejects(
+    gate.enter(forever),
+    (error) => error instanceof CniError && error.code === 11,
+  );
 });
 
 test("a caller that gives up while waiting leaves its place to others", async () => {

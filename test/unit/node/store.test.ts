@@ -97,7 +97,7 @@ test("a half-written temporary file is removed and the record of before is kept"
 test("files and the folder are root's alone", () => {
   new Store(dir, log).put(record("c1"));
   const modes = ["records", "records/c1@eth0.json"].map((name) => {
-    const { mode } = (process.getBuiltinModule("node:fs")).statSync(join(dir, name));
+    const { mode } = process.getBuiltinModule("node:fs").statSync(join(dir, name));
     return (mode & 0o777).toString(8);
   });
   assert.deepEqual(modes, ["700", "600"]);

@@ -1,0 +1,79 @@
+import { readFileSync } from "node:fs";
+import { type Command, Option } from "commander";
+import { parseDocument } from "yaml";
+import { z } from "zod";
+import { decode } from "../../lib/base/decode.ts";
+import { withClient } from "./session.ts";
+import { formatTable } from "./table.ts";
+
+const pod = z.looseObject({
+  kind: z.literal("Pod", "must be Pod"),
+  metadata: z.looseObject({
+    namespace: z.string().default("default"),
+    annotations: z.record(z.string(), z.string()).default({}),
+  }),
+});
+
+const answer = z.array(
+  z.looseObject({
+    network: z.string(),
+    interface: z.string(),
+    default: z.boolean(),
+    plugins: z.array(z.string()),
+    ipam: z.array(z.string()),
+    defaultRoute: z.array(z.string()),
+  }),
+);
+
+/** `podnetctl resolve`: what a pod would get. */
+export function addResolveCommand(program: Command): void {
+  program
+    .command("resolve")
+    .description(
+      "tell what a pod would get, without doing anything, or what is wrong with what it asks for",
+    )
+    .requiredOption("-f, --file <pod.yaml>", "the pod's manifest")
+    .addOption(
+      new Option("-o, --output <form>", "how to print it")
+        .choices(["table", "json"])
+        .default("table"),
+    )
+    .action(async (options: { file: string; output: string }, command: Command) => {
+      const { metadata } = readPod(options.file);
+      const body = JSON.stringify({
+        annotations: metadata.annotations,
+        namespace: metadata.namespace,
+      });
+      const text = await withClient(command, "resolving", (client) =>
+        client.send({ method: "POST", path: "/v1/resolve", body }),
+      );
+      console.log(
+        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(text),
+      );
+    });
+}
+
+function readPod(file: string): z.infer<typeof pod> {
+  const document = parseDocument(readFileSync(file, "utf8"));
+  const [fault] = document.errors;
+  if (fault !== undefined) throw new Error(`read "${file}": ${fault.message}`);
+  return decode(pod, document.toJS({ maxAliasCount: 100 }), `"${file}"`);
+}
+
+function table(text: string): string {
+  const rows = decode(answer, JSON.parse(text), "answer of podnetd");
+  if (rows.length === 0)
+    return "No network: the pod asks for none and there is no default network.";
+  const head = ["NETWORK", "INTERFACE", "PLUGINS", "IPAM", "DEFAULT ROUTE", "RUNTIME SEES"];
+  return formatTable([
+    head,
+    ...rows.map((row) => [
+      row.network,
+      row.interface,
+      row.plugins.join(","),
+      row.ipam.join(",") || "-",
+      row.defaultRoute.join(",") || "-",
+      row.default ? "yes" : "no",
+    ]),
+  ]);
+}

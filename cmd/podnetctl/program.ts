@@ -1,0 +1,57 @@
+import { Command, CommanderError, Option } from "commander";
+import { DaemonError } from "./client.ts";
+import { addCniCommands } from "./commands-cni.ts";
+import { addGcCommand } from "./commands-gc.ts";
+import { addLsCommand } from "./commands-ls.ts";
+import { addResolveCommand } from "./commands-resolve.ts";
+
+const examples = `
+Examples:
+  podnetctl ls                                     what is attached on this node
+  podnetctl ls --pending                           what a DEL has not finished yet, and why
+  podnetctl add /run/netns/web --networks blue,red attach two networks to a namespace by hand
+  podnetctl del /run/netns/web                     give everything back
+  podnetctl resolve -f pod.yaml                    what a pod would get, without doing it
+  podnetctl gc                                     free what no live sandbox owns
+
+Exit status: 0 done, 1 podnet refused or failed (the reason is on stderr), 2 the command line is wrong.`;
+
+function buildProgram(): Command {
+  const program = new Command("podnetctl")
+    .description("Look at and work with the networks that podnet attaches on this node.")
+    .addOption(
+      new Option("--socket <path>", "podnetd's socket")
+        .default("/run/podnet/podnetd.sock")
+        .env("PODNET_SOCKET"),
+    )
+    .option("--timeout <seconds>", "longest wait for an answer", "130")
+    .addHelpText("after", examples)
+    .showHelpAfterError("(podnetctl --help shows what there is)")
+    .exitOverride();
+  addLsCommand(program);
+  addCniCommands(program);
+  addGcCommand(program);
+  addResolveCommand(program);
+  return program;
+}
+
+/** Runs a command line and resolves with the exit status. */
+export async function run(argv: readonly string[]): Promise<number> {
+  try {
+    await buildProgram().parseAsync(argv);
+    return 0;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    report(error);
+    return 1;
+  }
+}
+
+function report(error: unknown): void {
+  if (error instanceof DaemonError) {
+    console.error(`podnetctl: ${error.message} (code ${error.code})`);
+    if (error.details !== undefined) console.error(error.details);
+    return;
+  }
+  console.error(`podnetctl: ${error instanceof Error ? error.message : String(error)}`);
+}

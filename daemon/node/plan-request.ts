@@ -1,0 +1,77 @@
+import { podAnnotationsCapability } from "../../lib/api/names.ts";
+import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
+import { decodeConflist } from "../../lib/cni/conflist.ts";
+import type { NodeContext } from "./context.ts";
+import { type DefaultRouteOwner, type Plan, planAttachments } from "./plan.ts";
+import { resolveNetworks } from "./resolve.ts";
+import { type Selected, selectNetworks } from "./select.ts";
+
+/** The parts of an ADD request that say which networks it is for. */
+export interface PlanRequest {
+  readonly config: JsonObject;
+  readonly args: ReadonlyMap<string, string>;
+  readonly ifName: string;
+}
+
+/**
+ * Decides everything that an ADD will do: what is selected, what that resolves to, names, routes. Changes nothing. Rejects with a
+ * CniError that names network, entry and field.
+ */
+export async function planRequest(node: NodeContext, request: PlanRequest): Promise<Plan> {
+  const { config, args, ifName } = request;
+  const selected = selectNetworks({ config, args, policy: node.config.selectionPolicy });
+  warn(node, selected);
+  const networks = await resolveNetworks(node.networks, selected, node.config);
+  const runtimeConfig = isJsonObject(config["runtimeConfig"]) ? config["runtimeConfig"] : {};
+  return planAttachments({ networks, mode: selected.mode, ifName, runtimeConfig });
+}
+
+function warn({ log }: NodeContext, { warnings }: Selected): void {
+  for (const warning of warnings) log.warn({ fault: warning }, "selection");
+}
+
+/** A pod as a person describes it, for a dry run. */
+export interface Wish {
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly namespace: string;
+  readonly ifName: string;
+}
+
+/** One network that a pod would get. */
+export interface PreviewRow {
+  readonly network: string;
+  readonly interface: string;
+  readonly default: boolean;
+  readonly plugins: readonly string[];
+  readonly ipam: readonly string[];
+  /** Families whose default route it would own; `if it brings one` where nobody asked. */
+  readonly defaultRoute: readonly string[];
+}
+
+/** What a pod with these annotations would get. Changes nothing; rejects as `planRequest`. */
+export async function previewPlan(node: NodeContext, wish: Wish): Promise<PreviewRow[]> {
+  const { attachments, defaultRoute } = await planRequest(node, {
+    config: { runtimeConfig: { [podAnnotationsCapability]: wish.annotations } },
+    args: new Map([["K8S_POD_NAMESPACE", wish.namespace]]),
+    ifName: wish.ifName,
+  });
+  return attachments.map(({ network, ifName, default: isDefault, conflist }, place) => {
+    const { plugins } = decodeConflist(conflist);
+    return {
+      network,
+      interface: ifName,
+      default: isDefault,
+      plugins: plugins.map(({ type }) => type),
+      ipam: plugins.flatMap(({ ipam }) => ipam?.type ?? []),
+      defaultRoute: [
+        ...ownedRoute("IPv4", defaultRoute.v4, place),
+        ...ownedRoute("IPv6", defaultRoute.v6, place),
+      ],
+    };
+  });
+}
+
+function ownedRoute(family: string, owner: DefaultRouteOwner, place: number): string[] {
+  if (owner.attachment !== place) return [];
+  return [owner.gateway === undefined ? family : `${family} via ${owner.gateway}`];
+}

@@ -1,0 +1,29 @@
+import type { Log } from "../../lib/base/log.ts";
+import type { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
+import { type DelegateHost, ExecutablePlugin, executableIpam } from "../plugins/executable.ts";
+import { createInProcessIpam, inProcessPlugins } from "../plugins/registry.ts";
+import type { PluginFinder } from "./context.ts";
+
+/** How executables are started on this node. */
+export interface FinderOptions {
+  /** The static podnet that enters cgroup and mount namespace; none: neither is done. */
+  readonly helper: string | undefined;
+  readonly cgroups: DelegateCgroups | undefined;
+  readonly log: Log;
+}
+
+/** Finds a type's plugin: in process where podnet has it, else the executable of that name. */
+export function findPlugins({ helper, cgroups, log }: FinderOptions): PluginFinder {
+  const host: DelegateHost = {
+    ...(helper === undefined ? {} : { helper }),
+    ...(cgroups === undefined ? {} : { cgroups }),
+    onStderr: (type, text) =>
+      log.info({ type, text: text.slice(0, 2000) }, "plugin wrote on stderr"),
+  };
+  const ipam = createInProcessIpam();
+  return {
+    plugin: (type, cniPath) =>
+      inProcessPlugins.get(type) ?? new ExecutablePlugin({ type, cniPath, host }),
+    ipam: (type, cniPath) => ipam.get(type) ?? executableIpam({ type, cniPath, host }),
+  };
+}
