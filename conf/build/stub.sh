@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# stub.sh x64|arm64|asan
+# stub.sh [x64|arm64|asan]
 #
 # Builds the CNI stub: TypeScript -> one bundle -> QuickJS bytecode -> static executable.
 #   x64    dist/bin/podnet
@@ -24,7 +24,7 @@ say() { echo "stub.sh: $*" >&2; }
 fail() { say "$*"; exit 1; }
 hash() { sha256sum | cut -c1-16; }
 
-target=${1:-}
+target=${1:-x64}
 strip=(-ffunction-sections -fdata-sections -static -s -Wl,--gc-sections,--build-id=none)
 case $target in
   x64) cc=gcc out=dist/bin/podnet optimize=(-O2) link=("${strip[@]}") own=() ;;
@@ -33,7 +33,7 @@ case $target in
     cc=gcc out=dist/test/podnet-asan link=()
     optimize=(-O1 -g -fno-omit-frame-pointer -fsanitize=address)
     own=(-DTIDY_EXIT -fsanitize=undefined -fno-sanitize-recover=all) ;;
-  *) fail "usage: stub.sh x64|arm64|asan" ;;
+  *) fail "usage: stub.sh [x64|arm64|asan]" ;;
 esac
 own+=(-std=gnu11 -Wall -Wextra -Werror -fstack-protector-strong)
 
