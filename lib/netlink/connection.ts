@@ -11,6 +11,7 @@ import {
   parseMessages,
   type Request,
 } from "./message.ts";
+import { type RtnlPressure, rtnlPressure } from "./pressure.ts";
 import { NetlinkSocket } from "./socket.ts";
 
 /** How often a dump that changed under the reader is begun again. */
@@ -28,23 +29,25 @@ interface Pending {
 
 /**
  * Requests and answers over one socket. Calls may come from several flows at any time: they are carried out in the order in which they
- * were made, and what was asked within one turn of the event loop goes to the kernel in one datagram.
+ * were made. While RTNL is contended they go through the pool, and what was asked within one turn goes in one datagram.
  */
 export class Connection {
   readonly #socket: NetlinkSocket;
+  readonly #pressure: RtnlPressure;
   readonly #pending = new Map<number, Pending>();
   readonly #queue: Pending[] = [];
   #dumping: Promise<void> | undefined;
   #working = false;
   #sequence = 0;
 
-  private constructor(socket: NetlinkSocket) {
+  private constructor(socket: NetlinkSocket, pressure: RtnlPressure) {
     this.#socket = socket;
+    this.#pressure = pressure;
   }
 
-  /** Throws a SystemError. */
-  static open(netns: Netns | undefined): Connection {
-    return new Connection(NetlinkSocket.open(netns));
+  /** `protocol` is a NETLINK_* number (default: NETLINK_ROUTE). Throws a SystemError. */
+  static open(netns: Netns | undefined, protocol?: number, pressure = rtnlPressure): Connection {
+    return new Connection(NetlinkSocket.open(netns, [], protocol), pressure);
   }
 
   /** Carries out one request and resolves to its replies. Rejects with a NetlinkError when the kernel refuses it. */
@@ -85,6 +88,10 @@ export class Connection {
   async #enqueue(operation: string, request: Request): Promise<Message[]> {
     this.#requireOpen(operation);
     const { promise, pending } = this.#register(operation, request);
+    if (!this.#working && !this.#pressure.contended) {
+      this.#transmitNow(pending);
+      return promise;
+    }
     this.#queue.push(pending);
     if (!this.#working) {
       this.#working = true;
@@ -109,17 +116,33 @@ export class Connection {
       const isDump = isDumpRequest(this.#queue[0]);
       const other = this.#queue.findIndex((pending) => isDumpRequest(pending) !== isDump);
       const count = isDump ? 1 : Math.min(other < 0 ? this.#queue.length : other, MOST_REQUESTS);
-      await this.#transmit(this.#queue.splice(0, count));
+      await this.#transmit(this.#queue.splice(0, count), this.#pressure.measure());
     }
     this.#working = false;
   }
 
-  /** Sends requests in one datagram and settles them all. Never rejects. */
-  async #transmit(batch: readonly Pending[]): Promise<void> {
+  /** One request on the calling thread: nothing else is in the queue, and RTNL is expected to be free. Never throws. */
+  #transmitNow(pending: Pending): void {
+    const sequence = this.#await(pending);
+    const measured = this.#pressure.measure();
+    try {
+      this.#socket.send(emitMessage(pending.request, sequence));
+      this.#drain();
+    } catch (error) {
+      this.#fail([sequence], error);
+    }
+    measured();
+    this.#fail([sequence], undefined);
+  }
+
+  /** Sends requests in one datagram through the pool and settles them all. Never rejects. */
+  async #transmit(batch: readonly Pending[], measured?: () => void): Promise<void> {
+    using _lease = this.#socket.lease();
     const sequences = batch.map((pending) => this.#await(pending));
     try {
       const frames = batch.map((pending, at) => emitMessage(pending.request, sequences[at] ?? 0));
       await this.#socket.sendAsync(Buffer.concat(frames));
+      measured?.();
       await this.#receive(batch, sequences);
     } catch (error) {
       this.#fail(sequences, error);
@@ -143,12 +166,14 @@ export class Connection {
     }
     // Two readers at once would take parts of a dump from each other.
     while (this.#dumping !== undefined) await this.#dumping.catch(() => undefined);
-    for (
-      let datagram = this.#socket.receive();
-      datagram !== undefined;
-      datagram = this.#socket.receive()
-    ) {
+    this.#drain();
+  }
+
+  #drain(): void {
+    let datagram = this.#socket.receive();
+    while (datagram !== undefined) {
       this.#dispatch(datagram);
+      datagram = this.#socket.receive();
     }
   }
 

@@ -1,3 +1,4 @@
+import { errorCode } from "../base/errors.ts";
 import { errnoName } from "../base/libc.ts";
 import type { Acknowledgement } from "./message.ts";
 
@@ -37,4 +38,15 @@ export function acknowledgementError(
   return answer.errno === 0
     ? undefined
     : new NetlinkError(operation, answer.errno, { kernelText: answer.text });
+}
+
+/** undefined where the kernel says that the thing is not there. */
+export async function orNone<T>(work: Promise<T>, ...codes: string[]): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    const code = errorCode(error);
+    if (code !== undefined && codes.includes(code)) return undefined;
+    throw error;
+  }
 }

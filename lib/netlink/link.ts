@@ -166,6 +166,12 @@ export function emitLinkRef(ref: LinkRef, options: { vfs?: boolean } = {}): Buff
   return writer.finish();
 }
 
+/** The body of the RTM_DELLINK that deletes all links of a group at once. Group 0, which every link is in at first, is refused. */
+export function emitGroupDelete(group: number): Buffer {
+  if (group === 0) throw new RangeError("delete links by group: group 0 has every link");
+  return emitHeader(new AttributeWriter()).attributeU32(IFLA.group, group).finish();
+}
+
 /** The body of the RTM_GETLINK that dumps all links. */
 export function emitLinkDump(): Buffer {
   return emitHeader(new AttributeWriter()).finish();

@@ -1,23 +1,12 @@
-import { errorCode } from "../base/errors.ts";
 import type { IpFamily } from "../base/ip.ts";
 import type { Netns } from "../base/netns.ts";
 import { emitAddress, emitAddressDump, parseAddress } from "./address.ts";
 import { Connection } from "./connection.ts";
-import type { NetlinkError } from "./error.ts";
-import * as linkCodec from "./link.ts";
-import type { VfChange } from "./link-vf.ts";
-import { messageFlag, messageType, type Request } from "./message.ts";
-import type {
-  Address,
-  AddressSpec,
-  BridgePort,
-  Link,
-  LinkChange,
-  LinkRef,
-  LinkSpec,
-  Route,
-  RouteSpec,
-} from "./model.ts";
+import { orNone } from "./error.ts";
+import { CREATE, LinkCalls } from "./link-calls.ts";
+import { messageFlag, messageType } from "./message.ts";
+import type { Address, AddressSpec, Neighbour, Route, RouteSpec, Rule, RuleSpec } from "./model.ts";
+import { emitNeighbour, emitNeighbourDump, parseNeighbour } from "./neighbour.ts";
 import {
   emitRoute,
   emitRouteDump,
@@ -26,8 +15,8 @@ import {
   parseRoutes,
   type RouteFilter,
 } from "./route.ts";
+import { emitRule, emitRuleDump, parseRule } from "./rule.ts";
 
-const CREATE = messageFlag.create | messageFlag.exclusive;
 const routeModes = {
   exclusive: CREATE,
   replace: messageFlag.create | messageFlag.replace,
@@ -39,79 +28,17 @@ const routeModes = {
  * rtnetlink of one network namespace, over one socket. Calls from several flows may interleave; they reach the kernel in the order in
  * which they were made. Failures are NetlinkErrors (code EBADF after `close`).
  */
-export class Rtnetlink {
-  readonly #connection: Connection;
-  /** The namespace that `open` was given; undefined: the process' own. For other kinds of sockets in the same place. */
-  readonly netns: Netns | undefined;
-
-  private constructor(connection: Connection, netns: Netns | undefined) {
-    this.#connection = connection;
-    this.netns = netns;
-  }
-
+export class Rtnetlink extends LinkCalls {
   /** Opens a socket in the namespace, else in the process' own. It keeps the namespace alive until `close`. Throws a SystemError. */
   static open(netns?: Netns): Rtnetlink {
     return new Rtnetlink(Connection.open(netns), netns);
-  }
-
-  async #change(operation: string, request: Request): Promise<void> {
-    await this.#connection.execute(operation, request);
-  }
-
-  /** undefined: there is no such link. VF data only when asked for. */
-  async getLink(ref: LinkRef, options: { vfs?: boolean } = {}): Promise<Link | undefined> {
-    const body = linkCodec.emitLinkRef(ref, options);
-    const request = { type: messageType.getLink, flags: 0, body };
-    const replies = await orNone(
-      this.#connection.execute(`get link ${nameOf(ref)}`, request),
-      "ENODEV",
-    );
-    const reply = replies?.[0];
-    return reply === undefined ? undefined : linkCodec.parseLink(reply.body);
-  }
-
-  async links(): Promise<Link[]> {
-    const replies = await this.#connection.dump("list links", {
-      type: messageType.getLink,
-      body: linkCodec.emitLinkDump(),
-    });
-    return replies.map((reply) => linkCodec.parseLink(reply.body));
-  }
-
-  /** Fails with EEXIST when the name is taken. */
-  createLink(spec: LinkSpec): Promise<void> {
-    return this.#change(`create ${spec.data.kind} link "${spec.name}"`, {
-      type: messageType.newLink,
-      flags: CREATE,
-      body: linkCodec.emitLinkSpec(spec),
-    });
-  }
-
-  changeLink(index: number, change: LinkChange): Promise<void> {
-    const operation = `set ${Object.keys(change).join(", ")} of link ${index}`;
-    return this.#change(operation, {
-      type: messageType.newLink,
-      flags: 0,
-      body: linkCodec.emitLinkChange(index, change),
-    });
-  }
-
-  /** false: there was none. */
-  async deleteLink(ref: LinkRef): Promise<boolean> {
-    const request = { type: messageType.delLink, flags: 0, body: linkCodec.emitLinkRef(ref) };
-    return (
-      (await orNone(
-        this.#change(`delete link ${nameOf(ref)}`, request).then(() => true),
-        "ENODEV",
-      )) ?? false
-    );
   }
 
   /** Of one link, or of all. */
   async addresses(index = 0): Promise<Address[]> {
     const request = { type: messageType.getAddress, body: emitAddressDump(index) };
     const replies = await orNone(
-      this.#connection.dump(`list addresses of link ${index}`, request),
+      this.connection.dump(`list addresses of link ${index}`, request),
       "ENODEV",
     );
     return (replies ?? []).flatMap((reply) => parseAddress(reply.body) ?? []);
@@ -120,7 +47,7 @@ export class Rtnetlink {
   /** Fails with EEXIST when the link has the address. */
   addAddress(spec: AddressSpec): Promise<void> {
     const operation = `add address ${spec.address} to link ${spec.index}`;
-    return this.#change(operation, {
+    return this.change(operation, {
       type: messageType.newAddress,
       flags: CREATE,
       body: emitAddress(spec),
@@ -130,7 +57,7 @@ export class Rtnetlink {
   /** Fails with EADDRNOTAVAIL when the link has it not. */
   deleteAddress(spec: AddressSpec): Promise<void> {
     const operation = `delete address ${spec.address} from link ${spec.index}`;
-    return this.#change(operation, {
+    return this.change(operation, {
       type: messageType.delAddress,
       flags: 0,
       body: emitAddress(spec),
@@ -148,7 +75,7 @@ export class Rtnetlink {
     const request = { type: messageType.getRoute, body: emitRouteDump(family, filter) };
     // A table or link that is not there has no routes.
     const replies = await orNone(
-      this.#connection.dump(`list IPv${family} routes`, request),
+      this.connection.dump(`list IPv${family} routes`, request),
       "ENOENT",
       "ENODEV",
     );
@@ -163,7 +90,7 @@ export class Rtnetlink {
   /** `exclusive` fails with EEXIST when there is a route to the destination with this priority; `append` adds a further next hop, `prepend` one before those. */
   addRoute(spec: RouteSpec, mode: keyof typeof routeModes = "exclusive"): Promise<void> {
     const operation = `add route ${spec.destination}${spec.gateway === undefined ? "" : ` via ${spec.gateway}`}`;
-    return this.#change(operation, {
+    return this.change(operation, {
       type: messageType.newRoute,
       flags: routeModes[mode],
       body: emitRoute(spec),
@@ -173,7 +100,7 @@ export class Rtnetlink {
   /** false: there was none. What the spec leaves out matches any. */
   async deleteRoute(spec: RouteSpec): Promise<boolean> {
     const request = { type: messageType.delRoute, flags: 0, body: emitRouteMatch(spec) };
-    const done = this.#change(`delete route ${spec.destination}`, request).then(() => true);
+    const done = this.change(`delete route ${spec.destination}`, request).then(() => true);
     return (await orNone(done, "ESRCH", "ENODEV")) ?? false;
   }
 
@@ -181,7 +108,7 @@ export class Rtnetlink {
   async routeTo(destination: string): Promise<Route | undefined> {
     const request = { type: messageType.getRoute, flags: 0, body: emitRouteQuery(destination) };
     const replies = await orNone(
-      this.#connection.execute(`find the route to ${destination}`, request),
+      this.connection.execute(`find the route to ${destination}`, request),
       "ENETUNREACH",
       "EHOSTUNREACH",
     );
@@ -189,49 +116,72 @@ export class Rtnetlink {
     return reply === undefined ? undefined : parseRoutes(reply.body)[0];
   }
 
-  /** Fails with EINVAL or EOPNOTSUPP when the link is no bridge port. */
-  setBridgePort(index: number, port: BridgePort): Promise<void> {
-    const operation = `set ${Object.keys(port).join(", ")} of bridge port ${index}`;
-    return this.#change(operation, {
-      type: messageType.setLink,
-      flags: 0,
-      body: linkCodec.emitPortChange(index, port),
+  /** Without a family both, IPv4 first; in the order in which the kernel tries them. */
+  async rules(family?: IpFamily): Promise<Rule[]> {
+    const families: readonly IpFamily[] = family === undefined ? [4, 6] : [family];
+    const found = await Promise.all(families.map((one) => this.#rulesOf(one)));
+    return found.flat();
+  }
+
+  async #rulesOf(family: IpFamily): Promise<Rule[]> {
+    const request = { type: messageType.getRule, body: emitRuleDump(family) };
+    // Without IPv6 there are no IPv6 rules.
+    const replies = await orNone(
+      this.connection.dump(`list IPv${family} rules`, request),
+      "EAFNOSUPPORT",
+      "EOPNOTSUPP",
+    );
+    return (replies ?? [])
+      .flatMap((reply) => parseRule(reply.body) ?? [])
+      .filter((rule) => rule.family === family);
+  }
+
+  /** Fails with EEXIST when there is the same rule. */
+  addRule(spec: RuleSpec): Promise<void> {
+    return this.change(`add rule ${ruleText(spec)}`, {
+      type: messageType.newRule,
+      flags: CREATE,
+      body: emitRule(spec),
     });
   }
 
-  /** Changes a virtual function of the device `index`. */
-  setVf(index: number, vf: number, change: VfChange): Promise<void> {
-    const operation = `set ${Object.keys(change).join(", ")} of VF ${vf} of link ${index}`;
-    return this.#change(operation, {
-      type: messageType.setLink,
-      flags: 0,
-      body: linkCodec.emitVf(index, vf, change),
-    });
+  /** Deletes the first rule that matches; false: there was none. */
+  async deleteRule(spec: RuleSpec): Promise<boolean> {
+    const request = { type: messageType.delRule, flags: 0, body: emitRule(spec) };
+    return (
+      (await orNone(
+        this.change(`delete rule ${ruleText(spec)}`, request).then(() => true),
+        "ENOENT",
+      )) ?? false
+    );
   }
 
-  /** Fails with EEXIST when any link has the name. */
-  addAltName(index: number, name: string): Promise<void> {
-    const operation = `add alternative name "${name}" to link ${index}`;
-    const flags = CREATE | messageFlag.append;
-    return this.#change(operation, {
-      type: messageType.newLinkProperty,
+  /** IPv4 and IPv6, of one link or of all. */
+  async neighbours(index = 0): Promise<Neighbour[]> {
+    const request = { type: messageType.getNeighbour, body: emitNeighbourDump(index) };
+    const replies = await orNone(
+      this.connection.dump(`list neighbours of link ${index}`, request),
+      "ENODEV",
+    );
+    return (replies ?? [])
+      .flatMap((reply) => parseNeighbour(reply.body) ?? [])
+      .filter((neighbour) => index === 0 || neighbour.index === index);
+  }
+
+  /** Adds a neighbour or replaces the one with its address. */
+  setNeighbour(neighbour: Neighbour): Promise<void> {
+    const flags = messageFlag.create | messageFlag.replace;
+    const operation = `set neighbour ${neighbour.address} of link ${neighbour.index}`;
+    return this.change(operation, {
+      type: messageType.newNeighbour,
       flags,
-      body: linkCodec.emitAltName(index, name),
-    });
-  }
-
-  deleteAltName(index: number, name: string): Promise<void> {
-    const operation = `delete alternative name "${name}" of link ${index}`;
-    return this.#change(operation, {
-      type: messageType.delLinkProperty,
-      flags: 0,
-      body: linkCodec.emitAltName(index, name),
+      body: emitNeighbour(neighbour),
     });
   }
 
   /** Idempotent. What is under way ends first, what is not sent yet fails. */
   close(): void {
-    this.#connection.close();
+    this.connection.close();
   }
 
   [Symbol.dispose](): void {
@@ -239,20 +189,11 @@ export class Rtnetlink {
   }
 }
 
-function nameOf(ref: LinkRef): string {
-  return "name" in ref ? `"${ref.name}"` : String(ref.index);
-}
-
-/** undefined where the kernel says that the thing is not there. */
-async function orNone<T>(
-  work: Promise<T>,
-  ...codes: NetlinkError["code"][]
-): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    const code = errorCode(error);
-    if (code !== undefined && codes.includes(code)) return undefined;
-    throw error;
-  }
+function ruleText(spec: RuleSpec): string {
+  const parts = [
+    `IPv${spec.family}`,
+    spec.source && `from ${spec.source}`,
+    spec.destination && `to ${spec.destination}`,
+  ];
+  return [...parts, `table ${spec.table}`].filter((part) => part).join(" ");
 }

@@ -21,7 +21,7 @@ const receiveBuffer = Buffer.alloc(RECEIVE_SIZE);
  */
 export class NetlinkSocket {
   #fd: number;
-  #busy = 0;
+  #leases = 0;
   #closed = false;
 
   private constructor(fd: number) {
@@ -55,9 +55,10 @@ export class NetlinkSocket {
     libc.send(this.#fd, bytes);
   }
 
-  /** Sends on a pool thread. The descriptor stays open until it is done, whatever `close` says. Rejects with a SystemError. */
+  /** Sends on a pool thread. Rejects with a SystemError. */
   async sendAsync(bytes: Uint8Array): Promise<void> {
-    await this.#hold(() => libc.sendAsync(this.#fd, bytes));
+    using _lease = this.lease();
+    await libc.sendAsync(this.#fd, bytes);
   }
 
   /** One datagram, or undefined when there is none. Throws a SystemError (ENOBUFS: some were lost). */
@@ -69,28 +70,33 @@ export class NetlinkSocket {
   /** As receive, on a pool thread: reading a dump makes the kernel produce its next part, for which it may need RTNL. */
   async receiveAsync(): Promise<Buffer | undefined> {
     const buffer = Buffer.allocUnsafe(RECEIVE_SIZE);
-    const length = await this.#hold(() => libc.recvAsync(this.#fd, buffer));
+    using _lease = this.lease();
+    const length = await libc.recvAsync(this.#fd, buffer);
     return length === undefined ? undefined : whole(buffer, length);
   }
 
-  async #hold<T>(work: () => Promise<T>): Promise<T> {
-    this.#busy += 1;
-    try {
-      return await work();
-    } finally {
-      this.#busy -= 1;
-      this.#closeIfIdle();
-    }
+  /**
+   * Keeps the descriptor open, whatever `close` says, until the lease is disposed of: a number that a pool thread still uses must not be
+   * given to anybody else.
+   */
+  lease(): Disposable {
+    this.#leases += 1;
+    return {
+      [Symbol.dispose]: () => {
+        this.#leases -= 1;
+        this.#closeIfIdle();
+      },
+    };
   }
 
-  /** Idempotent. A call that is under way in a pool thread ends first: its descriptor number must not be given to anybody else. */
+  /** Idempotent. Takes effect when the last lease ends. */
   close(): void {
     this.#closed = true;
     this.#closeIfIdle();
   }
 
   #closeIfIdle(): void {
-    if (!this.#closed || this.#busy > 0 || this.#fd < 0) return;
+    if (!this.#closed || this.#leases > 0 || this.#fd < 0) return;
     const fd = this.#fd;
     this.#fd = -1;
     libc.closeFd(fd);
