@@ -66,7 +66,7 @@ function familySchema(family: 4 | 6) {
   const oldRoute = z.object({ dst: cidr, gw: address.exactOptional() });
   return z.object({
     ip: cidr.refine(familyOf(family), hint),
-    gateway: address.refine(familyOf(family), hint).exactOptional(),
+    gateway: address.exactOptional(),
     routes: z.array(oldRoute).default([]),
   });
 }
