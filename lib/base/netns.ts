@@ -4,6 +4,10 @@ import * as libc from "./libc.ts";
 /** NSFS_MAGIC and PROC_SUPER_MAGIC of linux/magic.h are not enough: ioctl NS_GET_NSTYPE of linux/nsfs.h tells the kind. */
 const NS_GET_NSTYPE = 0xb703;
 
+// Deleting a link holds a pool thread for 20 ms and files need threads meanwhile, so the pool is larger than libuv's four.
+// It has no effect where the pool was started before or somebody chose a size.
+process.env["UV_THREADPOOL_SIZE"] ??= "16";
+
 // libuv starts its pool at the first asynchronous call and threads inherit the namespace of their maker: started inside
 // a window, the whole pool would live in a pod for good. So it is started here, before any window can open.
 await fs.promises.stat("/proc/self");

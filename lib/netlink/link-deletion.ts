@@ -6,8 +6,8 @@ import { Events } from "./events.ts";
 import { emitGroupDelete, emitLinkChange, emitLinkRef, parseLinkIdentity } from "./link.ts";
 import { type Message, messageType } from "./message.ts";
 
-/** RTM_DELLINK calls under way at once: each holds a pool thread for its grace period, and the pool has other users. */
-const MOST_CALLS = 3;
+/** RTM_DELLINK calls under way at once: each holds a pool thread for its grace period, and half of the pool is left to others. */
+const MOST_CALLS = 8;
 const AF_BRIDGE = 7;
 
 interface Waiter {
