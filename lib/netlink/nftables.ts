@@ -1,14 +1,7 @@
 import type { Netns } from "../base/netns.ts";
 import { NetlinkError } from "./error.ts";
-import {
-  emitMessage,
-  type Message,
-  messageFlag,
-  messageType,
-  parseAcknowledgement,
-  parseMessages,
-  type Request,
-} from "./message.ts";
+import { type Message, messageFlag, parseAcknowledgement, type Request } from "./message.ts";
+import { type Exchange, isVerdict, Netfilter } from "./netfilter.ts";
 import {
   emitBatchBegin,
   emitBatchEnd,
@@ -26,11 +19,8 @@ import {
   parseGeneration,
   parseRule,
 } from "./nftables-read.ts";
-import { NetlinkSocket } from "./socket.ts";
 
-const NETLINK_NETFILTER = 12;
 const EIO = 5;
-const EBADF = 9;
 
 /** The kernel refused a batch or a question. ERESTART: the ruleset changed after the generation that the batch was bound to. */
 export class NftablesError extends NetlinkError {
@@ -49,38 +39,43 @@ export class NftablesError extends NetlinkError {
 
 /**
  * nftables of one network namespace, over one socket. A batch is a transaction: all of its changes are made or none. Calls may come at any
- * time, they wait for each other. Other programs' tables are never read or touched.
+ * time, they wait for each other (see Netfilter). Other programs' tables are never read or touched.
  */
 export class Nftables {
-  readonly #socket: NetlinkSocket;
-  #sequence = 1;
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #netfilter: Netfilter;
 
-  private constructor(socket: NetlinkSocket) {
-    this.#socket = socket;
+  private constructor(netfilter: Netfilter) {
+    this.#netfilter = netfilter;
   }
 
   /** Opens a socket in the namespace, or in the process' own. Throws a SystemError. The caller closes it. */
   static open(netns?: Netns): Nftables {
-    return new Nftables(NetlinkSocket.open(netns, [], NETLINK_NETFILTER));
+    return new Nftables(Netfilter.open(netns));
   }
 
   /**
    * Makes all changes of one table or none. Bound to a `generation`, it fails with ERESTART when anybody changed any table since that number was read.
    * Rejects with a NftablesError that names the first change that failed. Not idempotent: see NftChange.
    */
-  apply(table: NftTable, changes: readonly NftChange[], generation?: number): Promise<void> {
-    if (changes.length === 0) return Promise.resolve();
-    return this.#next(() => this.#batch(table, changes, generation));
+  async apply(table: NftTable, changes: readonly NftChange[], generation?: number): Promise<void> {
+    if (changes.length === 0) return;
+    const operation = `change nftables table "${table.family} ${table.name}"`;
+    const requests = changes.map((change) => emitChange(table, change));
+    const last = requests.at(-1);
+    // Only errors and the acknowledgement of the last change are of interest.
+    if (last !== undefined)
+      requests.splice(-1, 1, { ...last, flags: last.flags | messageFlag.ack });
+    const batch = [emitBatchBegin(generation), ...requests, emitBatchEnd()];
+    requireSuccess(operation, changes, await this.#netfilter.exchange(operation, batch));
   }
 
-  /** The number of the ruleset's generation; each change of anybody raises it. Rejects with a NftablesError. */
+  /** The number of the ruleset's generation; each change of anybody raises it. Rejects with a NetlinkError. */
   async generation(): Promise<number> {
-    const [message] = await this.#ask(emitGetGeneration(), "read nftables generation");
+    const [message] = await this.#netfilter.ask("read nftables generation", emitGetGeneration());
     return message === undefined ? 0 : parseGeneration(message.body);
   }
 
-  /** One element by its key. undefined: the element, the set or the table is not there. Rejects with a NftablesError. */
+  /** One element by its key. undefined: the element, the set or the table is not there. Rejects with a NetlinkError. */
   async element(table: NftTable, set: string, key: Uint8Array): Promise<NftElement | undefined> {
     const messages = await this.#askMissing(
       emitGetElements(table, set, key),
@@ -89,7 +84,7 @@ export class Nftables {
     return messages.flatMap((message) => parseElements(message.body))[0];
   }
 
-  /** All elements of a set; none when the set or the table is not there. Rejects with a NftablesError. */
+  /** All elements of a set; none when the set or the table is not there. Rejects with a NetlinkError. */
   async elements(table: NftTable, set: string): Promise<NftElement[]> {
     const messages = await this.#askMissing(
       emitGetElements(table, set),
@@ -98,7 +93,7 @@ export class Nftables {
     return messages.flatMap((message) => parseElements(message.body));
   }
 
-  /** The rules of a chain in order; none when the chain or the table is not there. Rejects with a NftablesError. */
+  /** The rules of a chain in order; none when the chain or the table is not there. Rejects with a NetlinkError. */
   async rules(table: NftTable, chain: string): Promise<NftRule[]> {
     const messages = await this.#askMissing(
       emitGetRules(table, chain),
@@ -111,113 +106,37 @@ export class Nftables {
 
   /** Idempotent. Calls that still wait fail. */
   close(): void {
-    this.#socket.close();
+    this.#netfilter.close();
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
 
-  #next<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#tail.then(work);
-    this.#tail = result.catch(() => undefined);
-    return result;
-  }
-
   async #askMissing(question: Request, operation: string): Promise<Message[]> {
     try {
-      return await this.#ask(question, operation);
+      return await this.#netfilter.ask(operation, question);
     } catch (error) {
-      if (error instanceof NftablesError && error.code === "ENOENT") return [];
+      if (error instanceof NetlinkError && error.code === "ENOENT") return [];
       throw error;
     }
   }
-
-  #ask(question: Request, operation: string): Promise<Message[]> {
-    return this.#next(() => this.#repeatInterrupted(question, operation));
-  }
-
-  /** A dump that a change interrupted may miss elements or have them twice, so it is asked again. */
-  async #repeatInterrupted(question: Request, operation: string): Promise<Message[]> {
-    for (;;) {
-      const sequence = this.#sequence++;
-      // The acknowledgement ends the answer to a question that is no dump.
-      const flags =
-        question.flags | ((question.flags & messageFlag.dump) === 0 ? messageFlag.ack : 0);
-      this.#open(operation).send(emitMessage({ ...question, flags }, sequence));
-      const answers = this.#drain().filter((message) => message.sequence === sequence);
-      const acknowledgements = answers.filter(isAcknowledgement);
-      const failed = acknowledgements.map(parseAcknowledgement).find(({ errno }) => errno !== 0);
-      if (failed !== undefined) throw new NftablesError(operation, failed);
-      if (!answers.some((message) => (message.flags & messageFlag.dumpInterrupted) !== 0)) {
-        return answers.filter((message) => !isAcknowledgement(message));
-      }
-      // Gives whoever changes the ruleset in this process a turn.
-      await Promise.resolve();
-    }
-  }
-
-  async #batch(table: NftTable, changes: readonly NftChange[], generation?: number): Promise<void> {
-    const operation = `change nftables table "${table.family} ${table.name}"`;
-    const first = this.#sequence;
-    this.#sequence += changes.length + 2;
-    const last = first + changes.length;
-    const bytes = [
-      emitMessage(emitBatchBegin(generation), first),
-      ...changes.map((change, index) => {
-        const request = emitChange(table, change);
-        // Only errors and the acknowledgement of the last change are of interest.
-        const flags = first + 1 + index === last ? request.flags | messageFlag.ack : request.flags;
-        return emitMessage({ ...request, flags }, first + 1 + index);
-      }),
-      emitMessage(emitBatchEnd(), last + 1),
-    ];
-    // On libuv's pool: a commit waits while another program's is under way.
-    await this.#open(operation).sendAsync(Buffer.concat(bytes));
-    requireSuccess(operation, { first, last, changes }, this.#drain());
-  }
-
-  #open(operation: string): NetlinkSocket {
-    if (!this.#socket.closed) return this.#socket;
-    throw new NftablesError(operation, { errno: EBADF, text: "the socket was closed before" });
-  }
-
-  /** The kernel answers within the send, and continues a dump within each receive: what is not there now never comes. */
-  #drain(): Message[] {
-    const messages: Message[] = [];
-    for (;;) {
-      const datagram = this.#socket.receive();
-      if (datagram === undefined) return messages;
-      messages.push(...parseMessages(datagram));
-    }
-  }
-}
-
-interface SentBatch {
-  readonly first: number;
-  readonly last: number;
-  readonly changes: readonly NftChange[];
 }
 
 function requireSuccess(
   operation: string,
-  { first, last, changes }: SentBatch,
-  answers: readonly Message[],
+  changes: readonly NftChange[],
+  { first, answers }: Exchange,
 ): void {
-  const verdicts = answers
-    .filter(
-      (message) =>
-        isAcknowledgement(message) && message.sequence >= first && message.sequence <= last + 1,
-    )
-    .map((message) => ({
-      change: changes[message.sequence - first - 1],
-      acknowledgement: parseAcknowledgement(message),
-    }));
-  const failed = verdicts.find(({ acknowledgement }) => acknowledgement.errno !== 0);
+  const verdicts = answers.filter(isVerdict).map((message) => ({
+    change: changes[message.sequence - first - 1],
+    answer: parseAcknowledgement(message),
+  }));
+  const failed = verdicts.find(({ answer }) => answer.errno !== 0);
   if (failed !== undefined) {
-    const what =
-      failed.change === undefined ? operation : `${operation}, ${describeChange(failed.change)}`;
-    throw new NftablesError(what, failed.acknowledgement, failed.change);
+    const { change, answer } = failed;
+    const what = change === undefined ? operation : `${operation}, ${describeChange(change)}`;
+    throw new NftablesError(what, answer, change);
   }
   if (verdicts.length === 0)
     throw new NftablesError(operation, { errno: EIO, text: "the kernel did not answer" });
@@ -232,8 +151,4 @@ function describeChange(change: NftChange): string {
   if ("chain" in change)
     return `${verb} ${noun === "rule" ? "rule of chain" : "chain"} "${typeof change.chain === "string" ? change.chain : change.chain.name}"`;
   return `${verb} table`;
-}
-
-function isAcknowledgement(message: Message): boolean {
-  return message.type === messageType.error || message.type === messageType.done;
 }
