@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import fc from "fast-check";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
@@ -15,22 +14,10 @@ import {
 import { decodeResult, encodeResult } from "../../lib/cni/result.ts";
 import { type CniResult, cniVerbs, cniVersions } from "../../lib/cni/types.ts";
 import { versionAtLeast } from "../../lib/cni/versions.ts";
+import { fuzz } from "../helpers/fuzz.ts";
 
-const seconds = Number(process.env["FUZZ_SECONDS"] ?? "5");
-const seed = Number(process.env["FUZZ_SEED"] ?? Date.now() % 2 ** 31);
-const properties = 9;
-const limits: fc.Parameters<unknown> = {
-  seed,
-  numRuns: 1_000_000,
-  interruptAfterTimeLimit: (seconds * 1000) / properties,
-  markInterruptAsFailure: false,
-};
-
-/** Runs a property for its share of the time; the seed is in the failure's text. */
 function holds<T>(title: string, values: fc.Arbitrary<T>, property: (value: T) => void): void {
-  test(`fuzz cni: ${title}`, () => {
-    fc.assert(fc.property(values, property), limits as fc.Parameters<[T]>);
-  });
+  fuzz(`cni: ${title}`, fc.property(values, property));
 }
 
 /** A value or a CniError, nothing else. */
