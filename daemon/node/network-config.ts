@@ -55,7 +55,7 @@ export async function nadConflist(source: NetworkSource, nad: Nad): Promise<Conf
   const what = `NetworkAttachmentDefinition "${namespace}/${name}"`;
   if (nad.config !== undefined) return checked(`${what}: spec.config`, nad.config, name);
   const found = await source.conflist(name);
-  if (found !== undefined) return selfContained(found);
+  if (found !== undefined) return found;
   throw refuse(
     cniCode.nadMissing,
     `${what} has no spec.config, and the node has no CNI configuration named "${name}"`,
@@ -64,7 +64,7 @@ export async function nadConflist(source: NetworkSource, nad: Nad): Promise<Conf
 
 async function nodeConflist(source: NetworkSource, name: string): Promise<Conflist> {
   const found = await source.conflist(name);
-  if (found !== undefined) return selfContained(found);
+  if (found !== undefined) return found;
   const message = `PodNetwork "${name}": the node has no CNI configuration named "${name}" for provider ${providers.conflist}`;
   throw refuse(cniCode.podNetworkNotReady, message);
 }
@@ -104,7 +104,7 @@ function parametersText(name: string, parameters: JsonObject): string {
 
 function checked(what: string, text: string, name: string): Conflist {
   try {
-    return selfContained(decodeConflist(text, { name }));
+    return decodeConflist(text, { name });
   } catch (error) {
     throw refuse(
       error instanceof CniError ? error.code : cniCode.invalidNetworkConfig,
@@ -112,29 +112,4 @@ function checked(what: string, text: string, name: string): Conflist {
       error,
     );
   }
-}
-
-/**
- * The same list with a text that says everything: DEL and CHECK read it alone. A text without a name gets it put in, the rest
- * stays byte for byte; plugins that came from a directory of their own are written into it.
- */
-function selfContained(list: Conflist): Conflist {
-  const config = JSON.parse(list.text) as JsonObject;
-  const inText = config["plugins"] === undefined ? 1 : countOf(config["plugins"]);
-  if (inText !== list.plugins.length) {
-    const { type: _, ...rest } = config;
-    return { ...list, text: JSON.stringify({ ...rest, name: list.name, plugins: list.plugins }) };
-  }
-  if (config["name"] === list.name) return list;
-  if (config["name"] === undefined) {
-    const at = list.text.indexOf("{") + 1;
-    const empty = Object.keys(config).length === 0;
-    const name = `"name":${JSON.stringify(list.name)}${empty ? "" : ","}`;
-    return { ...list, text: list.text.slice(0, at) + name + list.text.slice(at) };
-  }
-  return { ...list, text: JSON.stringify({ ...config, name: list.name }) };
-}
-
-function countOf(value: unknown): number {
-  return Array.isArray(value) ? value.length : 0;
 }
