@@ -2,13 +2,23 @@ import { createHostLocal } from "../ipam/host-local.ts";
 import type { IpamPlugin } from "../ipam/ipam.ts";
 import { createStatic } from "../ipam/static.ts";
 import { bridge } from "./bridge.ts";
+import { dummy } from "./dummy.ts";
+import { ipvlan } from "./ipvlan.ts";
 import { loopback } from "./loopback.ts";
+import { macvlan } from "./macvlan.ts";
 import type { Plugin } from "./plugin.ts";
+import { ptp } from "./ptp.ts";
+import { vlan } from "./vlan.ts";
 
 /** The plugins that podnetd has in process, by `type`. Every other type is an executable. One line a type, in alphabetical order. */
 export const inProcessPlugins: ReadonlyMap<string, Plugin> = new Map([
   ["bridge", bridge],
+  ["dummy", dummy],
+  ["ipvlan", ipvlan],
   ["loopback", loopback],
+  ["macvlan", macvlan],
+  ["ptp", ptp],
+  ["vlan", vlan],
 ]);
 
 /** The IPAM plugins that podnetd has in process, by `ipam.type`, with the memory that they keep between calls: one set for a process. */
