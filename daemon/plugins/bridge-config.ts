@@ -91,7 +91,7 @@ export function readBridgeConfig(call: PluginCall): BridgeConfig {
     promiscMode: raw.promiscMode === true,
     vlan: raw.vlan || undefined,
     trunk: raw.vlanTrunk === undefined ? undefined : trunkVlans(raw.vlanTrunk),
-    preserveDefaultVlan: raw.preserveDefaultVlan ?? true,
+    preserveDefaultVlan: raw.preserveDefaultVlan === true,
     enableDad: raw.enabledad === true,
     disableContainerInterface: raw.disableContainerInterface === true,
     portIsolation: raw.portIsolation === true,

@@ -114,8 +114,7 @@ function excludes(present: Cidr, wanted: Cidr): boolean {
  */
 export async function ensureVlanGateway(
   call: NetworkCall,
-  config: BridgeConfig,
-  place: { readonly bridge: Link; readonly vlan: number },
+  place: { readonly bridge: Link; readonly vlan: number; readonly preserveDefaultVlan: boolean },
 ): Promise<Link> {
   const { host } = call;
   const name = `${place.bridge.name}.${place.vlan}`;
@@ -141,7 +140,11 @@ export async function ensureVlanGateway(
     throw asCniError(error, cniCode.internal, action);
   }
   const link = await requireHostLink(call, name);
-  await setPortVlans(call, config, await requireHostLink(call, port));
+  await setPortVlans(call, await requireHostLink(call, port), {
+    vlan: place.vlan,
+    trunk: undefined,
+    preserveDefaultVlan: place.preserveDefaultVlan,
+  });
   await host.changeLink(link.index, { up: true });
   return link;
 }
@@ -156,22 +159,32 @@ export async function requireHostLink(call: NetworkCall, name: string): Promise<
   );
 }
 
-/** The VLANs of a port that the configuration asks for: an access port's own untagged, a trunk's tagged. */
+/** What a port carries. */
+export interface PortVlans {
+  readonly vlan: number | undefined;
+  readonly trunk: readonly number[] | undefined;
+  readonly preserveDefaultVlan: boolean;
+}
+
+/** The VLAN that a trunk port's untagged frames belong to when the configuration names none. */
+const nativeVlan = 1;
+
+/**
+ * The VLANs of a port that the configuration asks for: `vlan` untagged, the trunk's tagged. The bridge's default VLAN is taken from the port
+ * unless it is to be preserved. Without either the port stays as the bridge made it.
+ */
 export async function setPortVlans(
   call: NetworkCall,
-  config: BridgeConfig,
   port: Link,
+  { vlan, trunk = [], preserveDefaultVlan }: PortVlans,
 ): Promise<void> {
   const { host } = call;
-  const { vlan, trunk = [] } = config;
   if (vlan === undefined && trunk.length === 0) return;
-  if (!config.preserveDefaultVlan) {
-    for (const { id } of await host.bridgeVlans(port.index)) {
-      await host.deleteBridgeVlan(port.index, { id });
+  if (!preserveDefaultVlan) {
+    for (const { id, endId } of await host.bridgeVlans(port.index)) {
+      await host.deleteBridgeVlan(port.index, { id, ...(endId !== undefined && { endId }) });
     }
   }
-  if (vlan !== undefined) {
-    await host.addBridgeVlan(port.index, { id: vlan, pvid: true, untagged: true });
-  }
+  await host.addBridgeVlan(port.index, { id: vlan ?? nativeVlan, pvid: true, untagged: true });
   for (const id of trunk) await host.addBridgeVlan(port.index, { id });
 }

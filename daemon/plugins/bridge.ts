@@ -150,7 +150,7 @@ async function attachVeth(
       ...(config.portIsolation && { isolated: true }),
     });
   }
-  await setPortVlans(call, config, port);
+  await setPortVlans(call, port, config);
   return { port, pod };
 }
 
@@ -184,11 +184,11 @@ async function setUpGateways(
   place: { readonly device: Link; readonly ips: readonly CniIp[] },
 ): Promise<Link | undefined> {
   if (!config.isGateway || place.ips.length === 0) return undefined;
-  const { vlan } = config;
+  const { vlan, preserveDefaultVlan } = config;
   const vlanGateway =
     vlan === undefined
       ? undefined
-      : await ensureVlanGateway(call, config, { bridge: place.device, vlan });
+      : await ensureVlanGateway(call, { bridge: place.device, vlan, preserveDefaultVlan });
   const families = new Set<IpFamily>();
   for (const ip of place.ips) {
     if (ip.gateway === undefined) continue;
