@@ -106,7 +106,12 @@ class NodeConnection implements Connection {
 
   async send(data: Uint8Array, until: number): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.#socket.write(data, (error) => (error ? reject(error) : resolve()));
+    this.#socket.write(data, (error) => {
+      // Node's word for a write that was still waiting when the other side had gone.
+      if (error && "code" in error && error.code === "ECANCELED") reject(failure("EPIPE"));
+      else if (error) reject(error);
+      else resolve();
+    });
     await before(until, promise);
   }
 

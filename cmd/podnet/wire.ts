@@ -69,9 +69,9 @@ export class AnswerReader {
     const bytes = concatenate(this.#parts);
     const end = findBlankLine(bytes, this.#scanned);
     if (end < 0) {
+      if (!startsLikeHttp(bytes)) throw new AnswerError(`not HTTP: ${quote(bytes)}`);
       if (bytes.length >= longestHead)
         throw new AnswerError(`head longer than ${longestHead} bytes`);
-      if (!startsLikeHttp(bytes)) throw new AnswerError(`not HTTP: ${quote(bytes)}`);
       this.#parts = [bytes];
       this.#scanned = Math.max(0, bytes.length - 3);
       return undefined;

@@ -95,7 +95,7 @@ export class WireServer {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
-  private constructor(path: string, answer: WireAnswer) {
+  private constructor(path: string, answer: WireAnswer, connected?: (socket: Socket) => void) {
     this.path = path;
     this.#server = createServer((socket) => {
       this.#sockets.add(socket);
@@ -103,12 +103,18 @@ export class WireServer {
       // The stub may go away at any moment: that is what some tests are about.
       socket.on("error", () => undefined);
       this.#serve(socket, answer);
+      connected?.(socket);
     });
   }
 
-  static async listen(path: string, answer: WireAnswer): Promise<WireServer> {
+  /** `connected` sees each connection before anything was read from it. */
+  static async listen(
+    path: string,
+    answer: WireAnswer,
+    connected?: (socket: Socket) => void,
+  ): Promise<WireServer> {
     rmSync(path, { force: true });
-    const server = new WireServer(path, answer);
+    const server = new WireServer(path, answer, connected);
     await new Promise<void>((done) => server.#server.listen(path, done));
     return server;
   }
