@@ -1,5 +1,5 @@
 import { type Cidr, ipToBytes, maskOf, networkOf, parseCidr } from "../../lib/base/ip.ts";
-import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { cniCode } from "../../lib/cni/errors.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import { concatenate, type NftChange, type NftTable } from "../../lib/netlink/nftables-codec.ts";
 import type { Expression } from "../../lib/netlink/nftables-expressions.ts";
@@ -16,6 +16,7 @@ import {
 } from "./nft-owned.ts";
 import type { NetworkCall, PluginCall } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
+import { drift } from "./shared-interface.ts";
 
 /**
  * `ipMasq` of bridge and ptp: what a pod sends from its address to somewhere outside of its own subnet leaves the node under the node's address;
@@ -64,7 +65,7 @@ export async function addMasquerade(call: PluginCall, addresses: readonly string
   const frame = { table: masqueradeTable, changes: frameFor(cidrs) };
   const options = { frame, owner: nftOwner(call), contested: () => undefined };
   try {
-    await putElements(nftablesOf(call.host), cidrs.flatMap(elementsOf), options);
+    await putElements(call.host, cidrs.flatMap(elementsOf), options);
   } catch (error) {
     throw asCniError(
       error,
@@ -80,15 +81,14 @@ export async function addMasquerade(call: PluginCall, addresses: readonly string
  * addresses are given back. Rejects with a CniError (code 5).
  */
 export async function deleteMasquerade(call: PluginCall): Promise<void> {
-  const nftables = nftablesOf(call.host);
   const owner = nftOwner(call);
   const expected = (call.prevResult?.ips ?? [])
     .map((ip) => parseCidr(ip.address))
     .flatMap(elementsOf);
   try {
-    const removed = await removeElements(nftables, expected, { table: masqueradeTable, owner });
+    const removed = await removeElements(call.host, expected, { table: masqueradeTable, owner });
     if (removed > 0 && removed === expected.length) return;
-    await sweepOwner(nftables, masqueradeTable, { sets: masqueradeSets, owner });
+    await sweepOwner(call.host, masqueradeTable, { sets: masqueradeSets, owner });
   } catch (error) {
     throw asCniError(
       error,
@@ -98,7 +98,7 @@ export async function deleteMasquerade(call: PluginCall): Promise<void> {
   }
 }
 
-/** Rejects with a CniError (code 5) when the elements or the rules of one of these addresses are missing or somebody else's. */
+/** Rejects with a CniError (code 999) when the elements or the rules of one of these addresses are missing or somebody else's. */
 export async function checkMasquerade(
   call: PluginCall,
   addresses: readonly string[],
@@ -110,10 +110,7 @@ export async function checkMasquerade(
     for (const { set, key } of elementsOf(cidr)) {
       const element = await nftables.element(masqueradeTable, set, key);
       if (element?.comment?.startsWith(`${id} `) === true) continue;
-      throw new CniError(
-        cniCode.ioFailure,
-        `check masquerading of ${address} on network "${call.network}": its element in nftables set "${set}" is missing`,
-      );
+      throw drift(call, `masquerading of ${address} lacks its element in nftables set "${set}"`);
     }
     await requireRules(call, cidr);
   }
@@ -126,10 +123,7 @@ async function requireRules(call: PluginCall, cidr: Cidr): Promise<void> {
     ["postrouting", 4],
   ] as const) {
     if ((await nftables.rules(masqueradeTable, chain)).length >= count) continue;
-    throw new CniError(
-      cniCode.ioFailure,
-      `check masquerading on network "${call.network}": rules of nftables chain "${chain}" are missing`,
-    );
+    throw drift(call, `rules of nftables chain "${chain}" are missing`);
   }
 }
 
@@ -140,7 +134,7 @@ export async function gcMasquerade(
 ): Promise<void> {
   const isMine = isGarbage(call.network, valid);
   try {
-    await sweepElements(nftablesOf(call.host), masqueradeTable, { sets: masqueradeSets, isMine });
+    await sweepElements(call.host, masqueradeTable, { sets: masqueradeSets, isMine });
   } catch (error) {
     throw asCniError(error, cniCode.ioFailure, `collect masquerading of network "${call.network}"`);
   }

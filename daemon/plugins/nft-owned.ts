@@ -32,24 +32,23 @@ export interface NftFrame {
 const attempts = 100;
 
 const sockets = new WeakMap<Rtnetlink, Nftables>();
-/** Frames that this process has made in a namespace: a frame of an older version is brought up to date by the first use. */
-const framed = new WeakMap<Nftables, Set<string>>();
 
-/** The nftables socket of the namespace that `host` lives in: one for each `host`, opened at the first use. */
+/**
+ * The nftables socket beside `host`: opened at the first use, closed with `host`. It is kept because the kernel finishes all destruction that is under way
+ * when such a socket closes, which takes longer than the rest of a DEL.
+ */
 export function nftablesOf(host: Rtnetlink): Nftables {
   let nftables = sockets.get(host);
   if (nftables === undefined) {
     nftables = Nftables.open(host.netns);
     sockets.set(host, nftables);
+    host.closeWith(nftables);
   }
   return nftables;
 }
 
-/** Closes what `nftablesOf` opened, before `host` is closed itself. Idempotent. */
-export function closeNftablesOf(host: Rtnetlink): void {
-  sockets.get(host)?.close();
-  sockets.delete(host);
-}
+/** Frames that this process has made on a node: a frame of an older version is brought up to date by the first use. */
+const framed = new WeakMap<Rtnetlink, Set<string>>();
 
 /** The owner's name of an attachment. */
 export function nftOwner(call: {
@@ -106,15 +105,16 @@ export interface PutOptions {
  * Rejects with a NftablesError, or with what `contested` throws.
  */
 export function putElements(
-  nftables: Nftables,
+  host: Rtnetlink,
   elements: readonly OwnedElement[],
   options: PutOptions,
 ): Promise<void> {
-  return inTurn(nftables, () => put(nftables, elements, options));
+  const place = { nftables: nftablesOf(host), frames: framesOf(host) };
+  return inTurn(host, () => put(place, elements, options));
 }
 
 async function put(
-  nftables: Nftables,
+  { nftables, frames }: { readonly nftables: Nftables; readonly frames: Set<string> },
   elements: readonly OwnedElement[],
   options: PutOptions,
 ): Promise<void> {
@@ -122,7 +122,6 @@ async function put(
   const additions = elements.map(({ set, ...element }): NftChange => {
     return { kind: "add-element", set, element: { ...element, comment: options.owner.comment } };
   });
-  const frames = framesOf(nftables);
   const frameKey = JSON.stringify(options.frame);
   if (frames.has(frameKey)) {
     const failure = await outcome(nftables.apply(table, additions));
@@ -163,11 +162,11 @@ function tooOften(table: NftTable): CniError {
   );
 }
 
-function framesOf(nftables: Nftables): Set<string> {
-  let frames = framed.get(nftables);
+function framesOf(host: Rtnetlink): Set<string> {
+  let frames = framed.get(host);
   if (frames === undefined) {
     frames = new Set();
-    framed.set(nftables, frames);
+    framed.set(host, frames);
   }
   return frames;
 }
@@ -197,11 +196,11 @@ function isOwned(element: NftElement, owner: NftOwner): boolean {
  * the same keys stay.
  */
 export function removeElements(
-  nftables: Nftables,
+  host: Rtnetlink,
   elements: readonly OwnedElement[],
   options: { readonly table: NftTable; readonly owner: NftOwner },
 ): Promise<number> {
-  return removeFound(nftables, options.table, async () => {
+  return removeFound(host, options.table, async (nftables) => {
     const found: OwnedElement[] = [];
     for (const { set, key } of elements) {
       const element = await nftables.element(options.table, set, key);
@@ -213,11 +212,11 @@ export function removeElements(
 
 /** Removes every element of the sets whose comment says so. It reads the sets whole: for what no record tells of. Idempotent. */
 export function sweepElements(
-  nftables: Nftables,
+  host: Rtnetlink,
   table: NftTable,
   options: { readonly sets: readonly string[]; readonly isMine: (comment: string) => boolean },
 ): Promise<number> {
-  return removeFound(nftables, table, async () => {
+  return removeFound(host, table, async (nftables) => {
     const found: OwnedElement[] = [];
     for (const set of options.sets) {
       for (const { key, comment } of await nftables.elements(table, set)) {
@@ -230,32 +229,33 @@ export function sweepElements(
 
 /** As sweepElements, for the owner's elements. */
 export function sweepOwner(
-  nftables: Nftables,
+  host: Rtnetlink,
   table: NftTable,
   options: { readonly sets: readonly string[]; readonly owner: NftOwner },
 ): Promise<number> {
   const start = `${options.owner.id} `;
-  return sweepElements(nftables, table, {
+  return sweepElements(host, table, {
     sets: options.sets,
     isMine: (comment) => comment.startsWith(start),
   });
 }
 
 function removeFound(
-  nftables: Nftables,
+  host: Rtnetlink,
   table: NftTable,
-  find: () => Promise<OwnedElement[]>,
+  find: (nftables: Nftables) => Promise<OwnedElement[]>,
 ): Promise<number> {
-  return inTurn(nftables, () => removeInOneGeneration(nftables, table, find));
+  const nftables = nftablesOf(host);
+  return inTurn(host, () => removeInOneGeneration(nftables, table, () => find(nftables)));
 }
 
-const turns = new WeakMap<Nftables, Promise<unknown>>();
+const turns = new WeakMap<Rtnetlink, Promise<unknown>>();
 
 /** One at a time: operations of this process that are bound to a generation would only make each other fail. */
-function inTurn<T>(nftables: Nftables, work: () => Promise<T>): Promise<T> {
-  const turn = (turns.get(nftables) ?? Promise.resolve()).then(work);
+function inTurn<T>(host: Rtnetlink, work: () => Promise<T>): Promise<T> {
+  const turn = (turns.get(host) ?? Promise.resolve()).then(work);
   turns.set(
-    nftables,
+    host,
     turn.catch(() => undefined),
   );
   return turn;

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import type { Ip } from "../../lib/base/ip.ts";
+import { type Ip, isIp, parseIp } from "../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NetworkCall, PluginCall } from "./plugin.ts";
 import { type PortCondition, parseCondition } from "./portmap-conditions.ts";
-import { decodeConfig, optional, optionalIpField } from "./shared-config.ts";
+import { decodeConfig, optional } from "./shared-config.ts";
 
 /** Numbers of the IP protocols that have ports that podnet maps. */
 export const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
@@ -19,7 +19,15 @@ const mappingField = z.object({
     .string({ error: "is missing: must be tcp, udp or sctp" })
     .transform((text) => text.toLowerCase())
     .pipe(z.enum(["tcp", "udp", "sctp"])),
-  hostIP: optionalIpField,
+  hostIP: optional(
+    z
+      .string()
+      .refine((text) => text === "" || isIp(text), {
+        error: (issue) => `"${issue.input}" is not an IP address`,
+        abort: true,
+      })
+      .transform((text) => (text === "" ? undefined : parseIp(text))),
+  ),
 });
 
 /** A port of the node that leads to a port of the pod. Without `hostIP`, on every address of the node. */
@@ -38,6 +46,7 @@ const configField = z.object({
   externalSetMarkChain: optional(z.string()),
   conditionsV4: optional(z.array(z.string())),
   conditionsV6: optional(z.array(z.string())),
+  runtimeConfig: z.object({ portMappings: optional(z.array(mappingField)) }),
 });
 
 /** A portmap configuration, decoded. */
@@ -59,13 +68,12 @@ export interface PortmapConfig {
 export function decodePortmap(
   call: NetworkCall & Partial<Pick<PluginCall, "runtimeConfig">>,
 ): PortmapConfig {
-  const where = { network: call.network, plugin: "portmap" };
-  const config = decodeConfig(configField, call.config, where);
-  const runtime = z.object({ portMappings: optional(z.array(mappingField)) });
-  const { portMappings } = decodeConfig(runtime, call.runtimeConfig ?? {}, {
-    ...where,
-    plugin: "portmap runtimeConfig",
-  });
+  const config = decodeConfig(
+    configField,
+    { ...call.config, runtimeConfig: call.runtimeConfig ?? {} },
+    { network: call.network, plugin: "portmap" },
+  );
+  const { portMappings } = config.runtimeConfig;
   if (config.markMasqBit !== undefined && config.externalSetMarkChain !== undefined) {
     throw invalid(call, '"markMasqBit" and "externalSetMarkChain" exclude each other');
   }

@@ -63,7 +63,7 @@ async function add(call: PluginCall): Promise<CniResult> {
     if (portSets.includes(set)) throw portTaken(call, key, comment);
   };
   try {
-    await putElements(nftablesOf(call.host), elements, { frame, owner: nftOwner(call), contested });
+    await putElements(call.host, elements, { frame, owner: nftOwner(call), contested });
     await forgetUdp(call, config.mappings);
   } catch (error) {
     throw asCniError(error, cniCode.ioFailure, `map host ports of network "${call.network}"`);
@@ -77,21 +77,20 @@ async function forgetUdp(call: PluginCall, mappings: readonly PortMapping[]): Pr
     .filter(({ protocol }) => protocol === "udp")
     .map(({ hostPort }) => hostPort);
   for (const port of new Set(ports))
-    await forgetConnections(call.host.netns, { protocol: protocols.udp, port });
+    await forgetConnections(nftablesOf(call.host).netfilter, { protocol: protocols.udp, port });
 }
 
 async function del(call: PluginCall): Promise<void> {
-  const nftables = nftablesOf(call.host);
   const owner = nftOwner(call);
   const options = { table: portmapTable, owner };
   const expected = expectedElements(call);
   try {
-    const removed = await removeElements(nftables, expected, options);
+    const removed = await removeElements(call.host, expected, options);
     if (removed > 0 && removed === expected.length) return;
     // Most pods map no ports: only when one is left is the rest looked for.
-    const ports = await sweepOwner(nftables, portmapTable, { sets: portSets, owner });
+    const ports = await sweepOwner(call.host, portmapTable, { sets: portSets, owner });
     if (ports + removed > 0 || expected.length > 0)
-      await sweepOwner(nftables, portmapTable, { sets: portmapSets, owner });
+      await sweepOwner(call.host, portmapTable, { sets: portmapSets, owner });
   } catch (error) {
     throw asCniError(
       error,
@@ -146,7 +145,7 @@ function sameData(left: OwnedElement["data"], right: OwnedElement["data"]): bool
 async function gc(call: NetworkCall, valid: readonly ValidAttachment[]): Promise<void> {
   const isMine = isGarbage(call.network, valid);
   try {
-    await sweepElements(nftablesOf(call.host), portmapTable, { sets: portmapSets, isMine });
+    await sweepElements(call.host, portmapTable, { sets: portmapSets, isMine });
   } catch (error) {
     throw asCniError(
       error,

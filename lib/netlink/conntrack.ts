@@ -1,8 +1,7 @@
 import { errorCode } from "../base/errors.ts";
-import type { Netns } from "../base/netns.ts";
 import { Attributes, AttributeWriter } from "./attributes.ts";
 import { messageFlag } from "./message.ts";
-import { Netfilter } from "./netfilter.ts";
+import type { Netfilter } from "./netfilter.ts";
 
 /**
  * Tracked connections (linux/netfilter/nfnetlink_conntrack.h), over nfnetlink: only what it takes to forget some. A connection is found by the tuple of its
@@ -30,10 +29,9 @@ const AF_INET6 = 10;
  * Rejects with a NetlinkError.
  */
 export async function forgetConnections(
-  netns: Netns | undefined,
+  netfilter: Netfilter,
   to: { readonly protocol: number; readonly port: number },
 ): Promise<void> {
-  using netfilter = Netfilter.open(netns);
   const operation = `forget connections to port ${to.port}`;
   for (const family of [AF_INET, AF_INET6]) {
     const question = {

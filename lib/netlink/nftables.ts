@@ -42,10 +42,11 @@ export class NftablesError extends NetlinkError {
  * time, they wait for each other (see Netfilter). Other programs' tables are never read or touched.
  */
 export class Nftables {
-  readonly #netfilter: Netfilter;
+  /** The socket itself, for other questions to netfilter. */
+  readonly netfilter: Netfilter;
 
   private constructor(netfilter: Netfilter) {
-    this.#netfilter = netfilter;
+    this.netfilter = netfilter;
   }
 
   /** Opens a socket in the namespace, or in the process' own. Throws a SystemError. The caller closes it. */
@@ -66,12 +67,12 @@ export class Nftables {
     if (last !== undefined)
       requests.splice(-1, 1, { ...last, flags: last.flags | messageFlag.ack });
     const batch = [emitBatchBegin(generation), ...requests, emitBatchEnd()];
-    requireSuccess(operation, changes, await this.#netfilter.exchange(operation, batch));
+    requireSuccess(operation, changes, await this.netfilter.exchange(operation, batch));
   }
 
   /** The number of the ruleset's generation; each change of anybody raises it. Rejects with a NetlinkError. */
   async generation(): Promise<number> {
-    const [message] = await this.#netfilter.ask("read nftables generation", emitGetGeneration());
+    const [message] = await this.netfilter.ask("read nftables generation", emitGetGeneration());
     return message === undefined ? 0 : parseGeneration(message.body);
   }
 
@@ -106,7 +107,7 @@ export class Nftables {
 
   /** Idempotent. Calls that still wait fail. */
   close(): void {
-    this.#netfilter.close();
+    this.netfilter.close();
   }
 
   [Symbol.dispose](): void {
@@ -115,7 +116,7 @@ export class Nftables {
 
   async #askMissing(question: Request, operation: string): Promise<Message[]> {
     try {
-      return await this.#netfilter.ask(operation, question);
+      return await this.netfilter.ask(operation, question);
     } catch (error) {
       if (error instanceof NetlinkError && error.code === "ENOENT") return [];
       throw error;

@@ -29,6 +29,8 @@ const routeModes = {
  * which they were made. Failures are NetlinkErrors (code EBADF after `close`).
  */
 export class Rtnetlink extends LinkCalls {
+  readonly #companions: { close(): void }[] = [];
+
   /** Opens a socket in the namespace, else in the process' own. It keeps the namespace alive until `close`. Throws a SystemError. */
   static open(netns?: Netns): Rtnetlink {
     return new Rtnetlink(Connection.open(netns), netns);
@@ -179,8 +181,14 @@ export class Rtnetlink extends LinkCalls {
     });
   }
 
+  /** Keeps something open for as long as this is: sockets of other kinds in the same namespace. It is closed by `close`. */
+  closeWith(companion: { close(): void }): void {
+    this.#companions.push(companion);
+  }
+
   /** Idempotent. What is under way ends first, what is not sent yet fails. */
   close(): void {
+    for (const companion of this.#companions.splice(0)) companion.close();
     this.connection.close();
   }
 
