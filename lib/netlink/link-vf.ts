@@ -89,28 +89,23 @@ function parseVf(vf: Attributes, macLength: number): VfInfo {
   const mac = struct(vf, VF_MAC, 4 + macLength);
   if (mac === undefined)
     throw new NetlinkDecodeError("VF", "IFLA_VF_MAC, which has its number, is missing");
-  const vlan = struct(vf, VF_VLAN, 12);
+  // The list repeats the tag and adds its ethertype; drivers without it send the tag alone.
+  const tag = vf.nested(VF_VLAN_LIST, "VF VLAN list");
+  const tagged = tag === undefined ? undefined : struct(tag, VF_VLAN_INFO, 14);
+  const vlan = tagged ?? struct(vf, VF_VLAN, 12);
   const rate = struct(vf, VF_RATE, 12);
   return {
     vf: mac.readUInt32LE(0),
     mac: formatMac(mac.subarray(4, 4 + macLength)),
     vlan: vlan?.readUInt32LE(4) ?? 0,
     qos: vlan?.readUInt32LE(8) ?? 0,
-    vlanProtocol: vlanProtocol(vf),
+    vlanProtocol: tagged?.readUInt16BE(12) ?? ETHERTYPE_VLAN,
     spoofCheck: setting(vf, VF_SPOOFCHK) === 1,
     trust: setting(vf, VF_TRUST) === 1,
     linkState: setting(vf, VF_LINK_STATE),
     minTxRate: rate?.readUInt32LE(4) ?? 0,
     maxTxRate: rate?.readUInt32LE(8) ?? setting(vf, VF_TX_RATE),
   };
-}
-
-function vlanProtocol(vf: Attributes): number {
-  const info = vf.nested(VF_VLAN_LIST, "VF VLAN list");
-  return (
-    (info === undefined ? undefined : struct(info, VF_VLAN_INFO, 14))?.readUInt16BE(12) ??
-    ETHERTYPE_VLAN
-  );
 }
 
 function setting(vf: Attributes, type: number): number {
