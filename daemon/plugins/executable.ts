@@ -1,12 +1,14 @@
 import type { JsonObject } from "../../lib/base/json.ts";
 import type { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
-import { deriveConfig } from "../../lib/cni/derive.ts";
+import { type DerivedKeys, deriveConfig } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { type InvocationLimits, invokePlugin } from "../../lib/cni/invoke.ts";
 import { parseJsonObject } from "../../lib/cni/json-text.ts";
+import { probeVersions } from "../../lib/cni/probe-versions.ts";
 import { decodeResult } from "../../lib/cni/result.ts";
 import type { CniResult, CniVerb, CniVersion, ValidAttachment } from "../../lib/cni/types.ts";
 import {
+  chooseVersion,
   impliedCniVersion,
   isSupportedVersion,
   verbAllowed,
@@ -33,12 +35,20 @@ export interface ExecutableOptions {
   readonly host: DelegateHost;
 }
 
-type AttachmentVerb = "ADD" | "DEL" | "CHECK";
+/** An attachment's verb at the version that the plugin is called with. */
+interface AttachmentStep {
+  readonly verb: "ADD" | "DEL" | "CHECK";
+  readonly cniVersion: CniVersion;
+}
+
+/** Older versions that plugins turned out to need, by host, directories and type. */
+const olderVersions = new WeakMap<DelegateHost, Map<string, CniVersion>>();
 
 /**
  * A plugin that is an executable on CNI_PATH, run with the CNI protocol. `call.config` names network and version (`name`,
- * `cniVersion`). It runs its own IPAM plugin, so `call.ipam` stays unused. Verbs that the configured version does not have (CHECK
- * below 0.4.0, STATUS and GC below 1.1.0) succeed without a call.
+ * `cniVersion`). It runs its own IPAM plugin, so `call.ipam` stays unused. Verbs that the version does not have (CHECK below 0.4.0,
+ * STATUS and GC below 1.1.0) succeed without a call. One that does not speak the configured version is called with the newest older
+ * one that it does: its configuration and result are converted.
  */
 export class ExecutablePlugin implements Plugin {
   readonly #options: ExecutableOptions;
@@ -47,32 +57,35 @@ export class ExecutablePlugin implements Plugin {
     this.#options = options;
   }
 
-  async add(call: PluginCall): Promise<CniResult> {
-    const stdout = await this.#attachmentCall("ADD", call);
-    return decodeAnswer(this.#options.type, stdout, versionOf(call));
+  add(call: PluginCall): Promise<CniResult> {
+    return this.#negotiated(call, async (cniVersion) => {
+      const stdout = await this.#attachmentCall(call, { verb: "ADD", cniVersion });
+      return decodeAnswer(this.#options.type, stdout, cniVersion);
+    });
   }
 
   async del(call: PluginCall): Promise<void> {
-    await this.#attachmentCall("DEL", call);
+    await this.#negotiated(call, (cniVersion) =>
+      this.#attachmentCall(call, { verb: "DEL", cniVersion }),
+    );
   }
 
   async check(call: PluginCall): Promise<void> {
-    if (!verbAllowed("CHECK", versionOf(call))) return;
-    await this.#attachmentCall("CHECK", call);
+    await this.#negotiated(call, async (cniVersion) => {
+      if (verbAllowed("CHECK", cniVersion))
+        await this.#attachmentCall(call, { verb: "CHECK", cniVersion });
+    });
   }
 
   async status(call: NetworkCall): Promise<void> {
-    if (!verbAllowed("STATUS", versionOf(call))) return;
-    await this.#networkCall("STATUS", call);
+    await this.#networkCall("STATUS", call, {});
   }
 
   async gc(call: NetworkCall, validAttachments: readonly ValidAttachment[]): Promise<void> {
-    if (!verbAllowed("GC", versionOf(call))) return;
-    await this.#networkCall("GC", call, validAttachments);
+    await this.#networkCall("GC", call, { validAttachments });
   }
 
-  #attachmentCall(verb: AttachmentVerb, call: PluginCall): Promise<string> {
-    const cniVersion = versionOf(call);
+  #attachmentCall(call: PluginCall, { verb, cniVersion }: AttachmentStep): Promise<string> {
     // The specification has prevResult for DEL since 0.4.0 only.
     const wanted = verb !== "DEL" || versionAtLeast(cniVersion, "0.4.0");
     const config = deriveConfig(call.config, {
@@ -84,17 +97,58 @@ export class ExecutablePlugin implements Plugin {
     return this.#invoke(call, { verb, config, attachment: call });
   }
 
-  async #networkCall(
-    verb: CniVerb,
+  #networkCall(
+    verb: "STATUS" | "GC",
     call: NetworkCall,
-    validAttachments?: readonly ValidAttachment[],
+    keys: Pick<DerivedKeys, "validAttachments">,
   ): Promise<void> {
-    const config = deriveConfig(call.config, {
-      name: call.network,
-      cniVersion: versionOf(call),
-      ...(validAttachments === undefined ? {} : { validAttachments }),
+    return this.#negotiated(call, async (cniVersion) => {
+      if (!verbAllowed(verb, cniVersion)) return;
+      const config = deriveConfig(call.config, { name: call.network, cniVersion, ...keys });
+      await this.#invoke(call, { verb, config });
     });
-    await this.#invoke(call, { verb, config });
+  }
+
+  /**
+   * Works at the configured version, and at an older one if the plugin refuses that one. A plugin checks the version before
+   * anything else, so nothing has happened by then.
+   */
+  async #negotiated<T>(call: NetworkCall, work: (version: CniVersion) => Promise<T>): Promise<T> {
+    const configured = versionOf(call);
+    const known = olderVersions.get(this.#options.host)?.get(this.#key());
+    const version = known !== undefined && versionAtLeast(configured, known) ? known : configured;
+    try {
+      return await work(version);
+    } catch (error) {
+      if (!(error instanceof CniError) || error.code !== cniCode.incompatibleVersion) throw error;
+      const other = await this.#spoken(configured, call.signal);
+      if (other === undefined || other === version) throw error;
+      return await work(other);
+    }
+  }
+
+  /** The newest version up to `limit` that the plugin speaks; remembered, so that it is asked once. */
+  async #spoken(limit: CniVersion, signal: AbortSignal): Promise<CniVersion | undefined> {
+    const { type, cniPath, host } = this.#options;
+    const { limits = {} } = host;
+    const spoken = await probeVersions({
+      type,
+      cniPath,
+      limits,
+      signal,
+      helper: helperFor(host, undefined),
+    });
+    const usable = spoken.filter((one) => isSupportedVersion(one) && versionAtLeast(limit, one));
+    const chosen = chooseVersion(usable);
+    if (chosen !== undefined) {
+      const byKey = olderVersions.get(host) ?? new Map<string, CniVersion>();
+      olderVersions.set(host, byKey.set(this.#key(), chosen));
+    }
+    return chosen;
+  }
+
+  #key(): string {
+    return [this.#options.type, ...this.#options.cniPath].join(":");
   }
 
   async #invoke(call: NetworkCall, request: Request): Promise<string> {

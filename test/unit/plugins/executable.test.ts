@@ -219,3 +219,35 @@ test("executable: a process that gets away from its group ends with the call's c
     await cgroups.close();
   }
 });
+
+const commands = () => readFileSync(join(dir, "commands"), "utf8").trim().split("\n");
+
+test("executable: a plugin that is older than its configuration is called with the version that it speaks", async () => {
+  const older = plugin("older");
+  assert.deepEqual((await older.add(callOf("1.1.0"))).ips, [{ address: "10.1.0.9/24" }]);
+  const config = stdin() as {
+    cniVersion: string;
+    prevResult: { cniVersion: string; interfaces: unknown };
+  };
+  assert.deepEqual([config.cniVersion, config.prevResult.cniVersion], ["1.0.0", "1.0.0"]);
+  assert.deepEqual(commands(), ["ADD", "VERSION", "ADD"]);
+  await older.del(callOf("1.1.0"));
+  assert.deepEqual(commands().slice(3), ["DEL"], "it is asked once");
+});
+
+test("executable: STATUS and GC of a plugin that is too old for them succeed without it", async () => {
+  const older = plugin("older");
+  await older.status(callOf("1.1.0"));
+  await older.gc(callOf("1.1.0"), []);
+  assert.deepEqual(commands(), ["STATUS", "VERSION"]);
+});
+
+test("executable: a plugin older than VERSION speaks 0.1.0", async () => {
+  assert.deepEqual((await plugin("oldest").add(callOf("1.0.0"))).ips, [{ address: "10.1.0.9/24" }]);
+});
+
+test("executable: a plugin without a version in common fails with its own words", async () => {
+  const error = await failure(plugin("too-new").add(callOf("1.1.0")));
+  assert.deepEqual([error.code, error.message], [1, 'plugin "too-new": incompatible CNI versions']);
+  assert.deepEqual(commands(), ["ADD", "VERSION"]);
+});
