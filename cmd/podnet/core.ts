@@ -14,7 +14,8 @@ const longestInput = 4 * 1024 * 1024;
 const inputTime = 30_000;
 /** Where stdin only decorates the answer (VERSION, errors in the environment) nobody waits long for it. */
 const peekTime = 500;
-const outputTime = 30_000;
+/** At least this long may stdout take what is printed; the runtime reads it all the time, and a pipe takes an error at once. */
+const outputTime = 1000;
 /** A runtime asks STATUS often and from its main loop: podnetd answers within a second or counts as unavailable. */
 const statusTime = 900;
 
@@ -40,13 +41,14 @@ async function serve(host: Host, input: Input): Promise<number> {
   const body = concatenate([host.encode(requestLine(env)), stdin]);
   const request = concatenate([host.encode(requestHead(body.length)), body]);
   const code = unavailableCode(verb);
-  const answer = await askDaemon(host, {
-    ...patience(host, verb, settings),
-    socket: settings.daemonSocket,
-    request,
-    code,
-  });
-  return await forward(host, answer, code);
+  const socket = settings.daemonSocket;
+  const limits = patience(host, verb, settings);
+  const answer = await askDaemon(host, { ...limits, socket, request, code });
+  if (answer.status !== 200 && !isCniError(host, answer.body))
+    throw foreignError(host, answer, code);
+  // As it came, success or error.
+  await host.write(1, answer.body, Math.max(limits.until, host.now() + outputTime));
+  return answer.status === 200 ? 0 : 1;
 }
 
 /** STATUS and GC are repeated by their callers anyway; the others decide over a pod. */
@@ -64,19 +66,9 @@ function unavailableCode(verb: CniVerb): number {
   return verb === "STATUS" ? cniCode.pluginNotAvailable : cniCode.tryAgainLater;
 }
 
-/** Prints the daemon's answer as it came, success or error. */
-async function forward(host: Host, answer: Answer, code: number): Promise<number> {
-  if (answer.status !== 200 && !isCniError(host, answer.body)) {
-    throw new CniError(
-      code,
-      `ask podnetd: it answered with HTTP status ${answer.status} and no CNI error`,
-      {
-        details: host.decode(answer.body.subarray(0, 2000)),
-      },
-    );
-  }
-  await host.write(1, answer.body, host.now() + outputTime);
-  return answer.status === 200 ? 0 : 1;
+function foreignError(host: Host, answer: Answer, code: number): CniError {
+  const message = `ask podnetd: it answered with HTTP status ${answer.status} and no CNI error`;
+  return new CniError(code, message, { details: host.decode(answer.body.subarray(0, 2000)) });
 }
 
 function isCniError(host: Host, body: Uint8Array): boolean {

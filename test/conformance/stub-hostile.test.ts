@@ -143,9 +143,10 @@ function checkAnswer(answer: StubAnswer, expected: Case): void {
 for (const build of ["asan", "x64", "pkg"] as const) {
   describe(`the stub, ${build}, and a daemon that`, { concurrency: 2 }, () => {
     const command = buildStub(build);
-    const call = (path: string, keys: object = {}) =>
+    const call = (path: string, keys: object = {}, deaf = false) =>
       runStub({
         command,
+        deaf,
         env: {
           CNI_COMMAND: "ADD",
           CNI_CONTAINERID: "c",
@@ -189,6 +190,15 @@ for (const build of ["asan", "x64", "pkg"] as const) {
       const answer = await call(server.path, { x: "y".repeat(1 << 20) });
       assert.equal(answer.code, 1);
       assert.match(answer.json().msg, /shutting down|connection lost/);
+      assert.doesNotMatch(answer.stderr, /Sanitizer/);
+    });
+
+    test("answers more than the runtime reads", async () => {
+      const path = join(folder, `${++sockets}`);
+      await using server = await WireServer.listen(path, answerWith(200, mebibyte));
+      const answer = await call(server.path, {}, true);
+      assert.equal(answer.code, 1);
+      assert.ok(answer.ms < 8000, `${answer.ms} ms`);
       assert.doesNotMatch(answer.stderr, /Sanitizer/);
     });
 

@@ -245,11 +245,11 @@ for (const build of ["x64", "pkg", "arm64", "asan"] as const satisfies readonly 
   });
 }
 
-/** Bytes that are JSON string content for nobody: emoji, escapes, lone surrogates as escapes and as bytes, other non-UTF-8. */
+/** Bytes that are JSON string content for nobody: emoji, escapes, lone surrogates as escapes and as bytes, other non-UTF-8, at the end too. */
 function odd(length: number): Buffer {
   const unit = Buffer.concat([
     Buffer.from('\u{1f600}ä\u2028\\"\\\\\\u0000\\ud800x\\udc00\\ud83d\\ude00'),
-    Buffer.from([0xed, 0xa0, 0x80, 0xff, 0x80, 0xc0, 0xaf, 0xf5, 0xe2, 0x82]),
+    Buffer.from([0xed, 0xa0, 0x80, 0xff, 0x80, 0xc0, 0xaf, 0xf5, 0xe2, 0x82, 0x7a, 0x80]),
   ]);
   return Buffer.concat(Array.from({ length: Math.ceil(length / unit.length) }, () => unit));
 }

@@ -25,6 +25,8 @@ export interface StubRun {
   readonly command: readonly string[];
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Nobody reads stdout. */
+  readonly deaf?: boolean;
   /** "closed": no descriptor 0 at all; "open": a pipe that never ends. */
   readonly stdin?: string | Uint8Array | "closed" | "open";
 }
@@ -53,15 +55,16 @@ export function runStub(run: StubRun): Promise<StubAnswer> {
     });
     const out: Buffer[] = [];
     let stderr = "";
-    child.stdout.on("data", (part: Buffer) => out.push(part));
+    if (!run.deaf) child.stdout.on("data", (part: Buffer) => out.push(part));
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
     });
     child.on("error", broken);
-    child.on("close", (code, signal) => {
+    child.on(run.deaf ? "exit" : "close", (code: number | null, signal: NodeJS.Signals | null) => {
       const stdout = Buffer.concat(out);
       const ms = performance.now() - started;
       child.stdin.destroy();
+      child.stdout.destroy();
       done({ code, signal, stdout, stderr, ms, json: () => JSON.parse(stdout.toString()) });
     });
     child.stdin.on("error", () => undefined);
