@@ -20,8 +20,9 @@ node=node_modules/node-linux-$arch/bin/node
 [ dist/lib/node -ef "$node" ] || { rm -f dist/lib/node; ln "$node" dist/lib/node 2>/dev/null || cp "$node" dist/lib/node; }
 if [ ! -e dist/lib/node_modules/koffi/.copied ] || [ node_modules/koffi/package.json -nt dist/lib/node_modules/koffi/.copied ]; then
   rm -rf dist/lib/node_modules/koffi "dist/lib/node_modules/@koromix/koffi-linux-$arch"
-  mkdir dist/lib/node_modules/koffi
-  cp -r node_modules/koffi/{package.json,LICENSE.txt,lib} node_modules/koffi/*.{js,cjs} dist/lib/node_modules/koffi/
+  # Its JavaScript only: sources and headers are for building the addon.
+  (cd node_modules && find koffi -name vendor -prune -o \( -name '*.js' -o -name '*.cjs' -o -name package.json -o -name 'LICENSE*' \) -print) |
+    tar -C node_modules -cf - -T - | tar -C dist/lib/node_modules -xf -
   cp -r "node_modules/@koromix/koffi-linux-$arch" dist/lib/node_modules/@koromix/
   touch dist/lib/node_modules/koffi/.copied
 fi

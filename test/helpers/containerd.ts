@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -10,7 +10,7 @@ import {
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { Lab } from "./lab.ts";
-import { MountedNode, removeCgroup } from "./mounts.ts";
+import { type MountedNode, removeCgroup } from "./mounts.ts";
 import { part } from "./parts.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: answers have the shape that api.proto gives them
@@ -28,7 +28,7 @@ export interface SandboxOptions {
 
 const image = "localhost/box:test";
 
-/** containerd with runc, as Debian has them, in a node of its own; spoken to through the container runtime interface, as kubelet does. */
+/** containerd with runc, as Debian has them, in a node; spoken to through the container runtime interface, as kubelet does. */
 export class Containerd {
   readonly node: MountedNode;
   readonly #folder: string;
@@ -39,16 +39,16 @@ export class Containerd {
   #client: Client | undefined;
   readonly #sandboxes = new Map<string, object>();
 
-  private constructor(lab: Lab) {
-    this.node = MountedNode.make(lab);
+  private constructor(lab: Lab, node: MountedNode) {
+    this.node = node;
     this.#folder = lab.folder();
     this.#cgroup = this.node.name;
     this.#programs = part("containerd");
   }
 
   /** The node's CNI configuration must be in /etc/cni/net.d before pods are run; containerd watches the folder. */
-  static async start(lab: Lab): Promise<Containerd> {
-    const self = new Containerd(lab);
+  static async start(lab: Lab, node: MountedNode): Promise<Containerd> {
+    const self = new Containerd(lab, node);
     try {
       await self.#start();
       return self;
@@ -238,7 +238,6 @@ export class Containerd {
       clearTimeout(timer);
     }
     removeCgroup(this.#cgroup);
-    this.node[Symbol.dispose]();
   }
 }
 
@@ -265,9 +264,4 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
     bin_dir = "/opt/cni/bin"
     conf_dir = "/etc/cni/net.d"
 `;
-}
-
-/** The last lines of a log file, for a failing test's message. */
-export function tail(path: string, lines = 40): string {
-  return readFileSync(path, "utf8").split("\n").slice(-lines).join("\n");
 }

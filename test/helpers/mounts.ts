@@ -5,7 +5,8 @@ import { type Lab, type Place, runCommand } from "./lab.ts";
 
 /**
  * A node with a mount namespace of its own as well: what programs write below /etc, /opt and /var/lib (CNI configuration, plugins,
- * records) lands in an overlay that goes away with the test, and mounts made inside are not seen outside.
+ * records) lands in an overlay that goes away with the test, and mounts made inside are not seen outside (those made outside are:
+ * the namespaces of later pods).
  */
 export class MountedNode implements Place {
   readonly name: string;
@@ -26,7 +27,7 @@ export class MountedNode implements Place {
       "unshare",
       "--mount",
       "--propagation",
-      "private",
+      "slave",
       "sleep",
       "infinity",
     ]);

@@ -27,6 +27,9 @@ const volatile = new Set(
   ).split(" "),
 );
 
+/** Flags that follow the carrier, which comes and goes a moment after what caused it. */
+const carrier = new Set(["NO-CARRIER", "LOWER_UP", "M-DOWN", "linkdown"]);
+
 /** The state without what changes by itself, in a stable order. Indices, MACs and generated names are kept. */
 export function kernelState(place: Place, options: StateOptions = {}): KernelState {
   const ip = (...args: string[]) =>
@@ -37,12 +40,18 @@ export function kernelState(place: Place, options: StateOptions = {}): KernelSta
     addresses: addresses.map((link) => ({ ifname: link["ifname"], addr_info: link["addr_info"] })),
     routes: [
       ...ip("-4", "route", "show", "table", "all"),
-      ...ip("-6", "route", "show", "table", "all"),
+      ...ip("-6", "route", "show", "table", "all").filter((route) => !isLinkLocalEcho(route)),
     ],
     rules: [...ip("-4", "rule"), ...ip("-6", "rule")],
     nft: nftRuleset(place),
     sysctls: readSysctls(place, options.sysctls ?? []),
   };
+}
+
+/** The kernel adds these routes when duplicate address detection has ended, a second or more after the address itself. */
+function isLinkLocalEcho(route: JsonObject): boolean {
+  const type = String(route["type"]);
+  return (type === "local" || type === "anycast") && String(route["dst"]).startsWith("fe80:");
 }
 
 /** The nftables ruleset as a list of objects (tables, chains, sets, maps, rules), without handles and counters. */
@@ -76,7 +85,11 @@ function parse(text: string): JsonObject[] {
 }
 
 function strip(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(strip).filter((item) => JSON.stringify(item) !== "{}");
+  if (Array.isArray(value)) {
+    const items = value.filter((item) => !carrier.has(item));
+    // `ip` prints an empty object for each link that a filter left out.
+    return items.map(strip).filter((item) => JSON.stringify(item) !== "{}");
+  }
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).flatMap(([key, inner]) =>
