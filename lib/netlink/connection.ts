@@ -19,6 +19,12 @@ const DUMP_ATTEMPTS = 10;
 /** Bounds of one datagram of requests: their answers must fit the socket's receive buffer. */
 const MOST_REQUESTS = 32;
 
+/** What a connection needs of a socket: a NetlinkSocket, or a function that plays the kernel. */
+export type Transport = Pick<
+  NetlinkSocket,
+  "closed" | "send" | "sendAsync" | "receive" | "receiveAsync" | "lease" | "close"
+>;
+
 interface Pending {
   readonly operation: string;
   readonly request: Request;
@@ -32,7 +38,7 @@ interface Pending {
  * were made. While RTNL is contended they go through the pool, and what was asked within one turn goes in one datagram.
  */
 export class Connection {
-  readonly #socket: NetlinkSocket;
+  readonly #socket: Transport;
   readonly #pressure: RtnlPressure;
   readonly #pending = new Map<number, Pending>();
   readonly #queue: Pending[] = [];
@@ -40,7 +46,7 @@ export class Connection {
   #working = false;
   #sequence = 0;
 
-  private constructor(socket: NetlinkSocket, pressure: RtnlPressure) {
+  constructor(socket: Transport, pressure: RtnlPressure) {
     this.#socket = socket;
     this.#pressure = pressure;
   }

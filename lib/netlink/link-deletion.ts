@@ -10,6 +10,8 @@ import { type Message, messageType } from "./message.ts";
 const MOST_CALLS = 8;
 const AF_BRIDGE = 7;
 
+type Calls = Pick<Connection, "execute" | "executeDetached">;
+
 interface Waiter {
   readonly index: number;
   readonly promise: Promise<boolean>;
@@ -23,16 +25,18 @@ interface Waiter {
  * are put into a group of their own and go in one call, which takes no longer than one link.
  */
 export class LinkDeletion {
-  readonly #connection: Connection;
+  readonly #connection: Calls;
   readonly #netns: Netns | undefined;
+  readonly #openEvents: typeof Events.open;
   readonly #waiters = new Map<number, Waiter>();
   #collected: Waiter[] = [];
   #calls = 0;
   #events: Events | undefined;
 
-  constructor(connection: Connection, netns: Netns | undefined) {
+  constructor(connection: Calls, netns: Netns | undefined, openEvents = Events.open) {
     this.#connection = connection;
     this.#netns = netns;
+    this.#openEvents = openEvents;
   }
 
   /** Resolves to true when the link is gone, to false when there was none. Rejects with a NetlinkError. */
@@ -126,7 +130,7 @@ export class LinkDeletion {
   #subscribe(): void {
     if (this.#events !== undefined) return;
     try {
-      this.#events = Events.open(this.#netns, ["link"], {
+      this.#events = this.#openEvents(this.#netns, ["link"], {
         event: (message) => this.#hear(message),
         resynchronise: () => void this.#lookForAll(),
       });
