@@ -1,19 +1,21 @@
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
-import { ensurePrivateDir, replaceFile } from "../../lib/base/files.ts";
+import { appendLine, ensurePrivateDir, removeFile, replaceFile } from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { type RecordKey, type SandboxRecord, sandboxRecord } from "./record.ts";
 
 const longestName = 200;
+/** Lines of a record's file, after which it is written anew with its last one alone. */
+const mostLines = 32;
 
 /**
  * A name for the file of a record: readable, unambiguous (`@` is in no container id) and short enough for any file system.
  */
 function fileName(key: RecordKey): string {
-  const name = `${key.containerId}@${key.ifName}`;
+  const name = keyText(key);
   if (Buffer.byteLength(name) <= longestName) return `${name}.json`;
   return `sha256-${createHash("sha256").update(name).digest("hex")}.json`;
 }
@@ -22,15 +24,23 @@ function keyText(key: RecordKey): string {
   return `${key.containerId}@${key.ifName}`;
 }
 
+interface Entry {
+  readonly record: SandboxRecord;
+  lines: number;
+}
+
 /**
- * What podnet attached on this node, one file a record below `<stateDir>/records`, all of them in memory too.
+ * What podnet attached on this node, one file a record below `<stateDir>/records`, all of them in memory too. A file has a line for
+ * each state that the record was in; the last complete one counts. (Appending is an order cheaper than replacing a file,
+ * for which file systems write the new one out at once.) So a kill at any moment leaves the record as it was before or after; a
+ * file without a complete line is an intent that was cut off before anything was done.
  * Only one process may own the folder. A file that can't be read is set aside as `<name>.unreadable`, told of in the log, and
  * shown by `unreadable`; it never stops the daemon.
  */
 export class Store {
   readonly #dir: string;
   readonly #log: Log;
-  readonly #records = new Map<string, SandboxRecord>();
+  readonly #entries = new Map<string, Entry>();
   readonly #unreadable: string[] = [];
 
   constructor(stateDir: string, log: Log) {
@@ -41,15 +51,15 @@ export class Store {
   }
 
   get(key: RecordKey): SandboxRecord | undefined {
-    return this.#records.get(keyText(key));
+    return this.#entries.get(keyText(key))?.record;
   }
 
   all(): SandboxRecord[] {
-    return [...this.#records.values()];
+    return [...this.#entries.values()].map(({ record }) => record);
   }
 
   get size(): number {
-    return this.#records.size;
+    return this.#entries.size;
   }
 
   /** Files that were set aside because nobody could read them. */
@@ -57,22 +67,27 @@ export class Store {
     return this.#unreadable;
   }
 
-  /** Writes the record, durably against a kill at any moment. Throws the file system's error. */
+  /** Writes the record, safe against a kill at any moment. Throws the file system's error; the record is as before then. */
   put(record: SandboxRecord): void {
-    replaceFile(join(this.#dir, fileName(record)), JSON.stringify(record));
-    this.#records.set(keyText(record), record);
+    const key = keyText(record);
+    const path = join(this.#dir, fileName(record));
+    const lines = (this.#entries.get(key)?.lines ?? 0) + 1;
+    const text = `${JSON.stringify(record)}\n`;
+    if (lines <= mostLines) appendLine(path, text);
+    else replaceFile(path, text);
+    this.#entries.set(key, { record, lines: lines <= mostLines ? lines : 1 });
   }
 
   /** Removes the record. Safe to repeat. */
   remove(key: RecordKey): void {
-    rmSync(join(this.#dir, fileName(key)), { force: true });
-    this.#records.delete(keyText(key));
+    removeFile(join(this.#dir, fileName(key)));
+    this.#entries.delete(keyText(key));
   }
 
   #load(): void {
     for (const name of readdirSync(this.#dir)) {
       const path = join(this.#dir, name);
-      if (name.endsWith(".tmp")) rmSync(path, { force: true });
+      if (name.endsWith(".tmp")) removeFile(path);
       else if (name.endsWith(".json")) this.#loadFile(path);
       else if (name.endsWith(".unreadable")) this.#unreadable.push(path);
     }
@@ -80,13 +95,27 @@ export class Store {
 
   #loadFile(path: string): void {
     try {
-      const record = decode(sandboxRecord, JSON.parse(readFileSync(path, "utf8")), "record");
-      this.#records.set(keyText(record), record);
+      const lines = readFileSync(path, "utf8").split("\n");
+      // What follows the last line break was cut off while it was written.
+      const last = lines.at(-2);
+      if (last === undefined) {
+        removeFile(path);
+        return;
+      }
+      const record = decode(sandboxRecord, JSON.parse(last), "record");
+      if (fileName(record) !== path.slice(this.#dir.length + 1))
+        throw new Error("it is of another container");
+      if (lines.at(-1) !== "") replaceFile(path, `${last}\n`);
+      this.#entries.set(keyText(record), { record, lines: lines.length - 1 });
     } catch (error) {
-      const aside = `${path}.unreadable`;
-      renameSync(path, aside);
-      this.#unreadable.push(aside);
-      this.#log.error({ file: aside, fault: errorText(error) }, "record is unreadable, set aside");
+      this.#setAside(path, error);
     }
+  }
+
+  #setAside(path: string, error: unknown): void {
+    const aside = `${path}.unreadable`;
+    renameSync(path, aside);
+    this.#unreadable.push(aside);
+    this.#log.error({ file: aside, fault: errorText(error) }, "record is unreadable, set aside");
   }
 }

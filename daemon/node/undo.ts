@@ -21,10 +21,7 @@ export interface UndoWork {
  */
 export async function giveBack(work: UndoWork): Promise<void> {
   const { node, record } = work;
-  if (record.phase !== "deleting") {
-    record.phase = "deleting";
-    node.store.put(record);
-  }
+  if (record.phase !== "deleting") note(node, record, { phase: "deleting" });
   const faults: unknown[] = [];
   for (const attachment of record.attachments.toReversed()) {
     try {
@@ -37,9 +34,23 @@ export async function giveBack(work: UndoWork): Promise<void> {
     node.store.remove(record);
     return;
   }
-  record.fault = faults.map(errorText).join("; ");
-  node.store.put(record);
-  throw combine(faults);
+  const failure = combine(faults);
+  if (record.fault !== failure.message) note(node, record, { fault: failure.message });
+  throw failure;
+}
+
+/** Writes what became of a record. A full disk must not keep anything from being given back, so a failure is only logged. */
+function note(node: NodeContext, record: SandboxRecord, change: Partial<SandboxRecord>): void {
+  Object.assign(record, change);
+  try {
+    node.store.put(record);
+  } catch (error) {
+    const { containerId } = record;
+    node.log.warn(
+      { containerId, fault: errorText(error) },
+      "record can't be written, goes on without",
+    );
+  }
 }
 
 /** One error of several: the first one's code, all messages. */

@@ -1,5 +1,20 @@
-import { closeSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  unlinkSync,
+  writeSync,
+} from "node:fs";
 import { dirname } from "node:path";
+import { errorCode } from "./errors.ts";
+
+function writeAll(fd: number, text: string): void {
+  const bytes = Buffer.from(text);
+  for (let offset = 0; offset < bytes.length; ) offset += writeSync(fd, bytes, offset);
+}
 
 /**
  * Replaces a file in one step: readers see the old or the new content, never a part, and a process killed at any moment leaves
@@ -8,15 +23,42 @@ import { dirname } from "node:path";
  */
 export function replaceFile(path: string, text: string): void {
   const temporary = `${path}.tmp`;
-  rmSync(temporary, { force: true });
+  removeFile(temporary);
   const fd = openSync(temporary, "wx", 0o600);
   try {
-    const bytes = Buffer.from(text);
-    for (let offset = 0; offset < bytes.length; ) offset += writeSync(fd, bytes, offset);
+    writeAll(fd, text);
   } finally {
     closeSync(fd);
   }
   renameSync(temporary, path);
+}
+
+/**
+ * Adds to a file's end, and makes the file (mode 0600) when there is none. A kill may leave a part of the text; an error (a full
+ * disk) leaves the file as it was.
+ */
+export function appendLine(path: string, text: string): void {
+  const fd = openSync(path, "a", 0o600);
+  try {
+    const { size } = fstatSync(fd);
+    try {
+      writeAll(fd, text);
+    } catch (error) {
+      ftruncateSync(fd, size);
+      throw error;
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Removes a file; succeeds when there is none. */
+export function removeFile(path: string): void {
+  try {
+    unlinkSync(path);
+  } catch (error) {
+    if (errorCode(error) !== "ENOENT") throw error;
+  }
 }
 
 /** Makes a folder that only root may enter, and those above it. Safe to repeat. */

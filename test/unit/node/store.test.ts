@@ -71,19 +71,45 @@ test("a container id longer than a file name is kept by its hash", () => {
   assert.deepEqual(new Store(dir, log).get(long), long);
 });
 
-test("a record that is cut off at any length is set aside and never stops the store", () => {
+test("a file cut off at any length gives the state before, none when there was none, and never stops the store", () => {
+  const store = new Store(dir, log);
+  const before = { ...record("c1"), phase: "adding" as const };
+  store.put(before);
+  const file = join(dir, "records", "c1@eth0.json");
+  const intent = readFileSync(file, "utf8").length;
+  store.put(record("c1"));
+  const text = readFileSync(file, "utf8");
+  for (let length = 0; length < text.length; length += 1) {
+    writeFileSync(file, text.slice(0, length));
+    const expected = length < intent ? undefined : before;
+    assert.deepEqual(new Store(dir, log).get(before), expected, `cut at ${length}`);
+    // A store that has mended the file must find the same again.
+    assert.deepEqual(new Store(dir, log).get(before), expected, `cut at ${length}, second look`);
+  }
+});
+
+test("a file with any byte changed is read or set aside, and the other records are read", () => {
   const store = new Store(dir, log);
   store.put(record("c1"));
   store.put(record("c2"));
   const file = join(dir, "records", "c1@eth0.json");
-  const text = readFileSync(file, "utf8");
-  for (let length = 0; length < text.length; length += 1) {
-    writeFileSync(file, text.slice(0, length));
+  const bytes = readFileSync(file);
+  for (let place = 0; place < bytes.length; place += 1) {
+    const flipped = Buffer.from(bytes);
+    flipped[place] = (flipped[place] ?? 0) ^ 0x15;
+    rmSync(`${file}.unreadable`, { force: true });
+    writeFileSync(file, flipped);
     const read = new Store(dir, log);
-    assert.equal(read.size, 1, `cut at ${length}`);
-    assert.ok(read.unreadable.includes(`${file}.unreadable`));
-    assert.equal(readFileSync(`${file}.unreadable`, "utf8"), text.slice(0, length));
+    assert.ok(read.get({ containerId: "c2", ifName: "eth0" }), `byte ${place}`);
+    assert.ok(read.size === 2 || read.unreadable.length === 1 || place === bytes.length - 1);
   }
+});
+
+test("many states of one record do not let its file grow without end", () => {
+  const store = new Store(dir, log);
+  for (let turn = 0; turn < 500; turn += 1) store.put({ ...record("c1"), fault: `try ${turn}` });
+  assert.ok(readFileSync(join(dir, "records", "c1@eth0.json"), "utf8").split("\n").length < 40);
+  assert.equal(new Store(dir, log).get(record("c1"))?.fault, "try 499");
 });
 
 test("a half-written temporary file is removed and the record of before is kept", () => {
