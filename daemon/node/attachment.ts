@@ -67,6 +67,7 @@ function stepAt(
     network: conflist.name,
     config: configOf(work, conflist, plugin),
     host: node.host,
+    log: node.log,
     signal,
     containerId: record.containerId,
     ifName: attachment.ifName,

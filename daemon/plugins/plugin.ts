@@ -1,4 +1,5 @@
 import type { JsonObject } from "../../lib/base/json.ts";
+import type { Log } from "../../lib/base/log.ts";
 import type { Netns } from "../../lib/base/netns.ts";
 import type { CniResult, PluginConfig, ValidAttachment } from "../../lib/cni/types.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
@@ -42,6 +43,8 @@ export interface NetworkCall {
   readonly host: Rtnetlink;
   /** Ends every wait. */
   readonly signal: AbortSignal;
+  /** For what a person should know although the call succeeds. */
+  readonly log?: Log;
 }
 
 /** One call of one plugin for one attachment. */

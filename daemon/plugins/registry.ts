@@ -3,6 +3,7 @@ import type { IpamPlugin } from "../ipam/ipam.ts";
 import { createStatic } from "../ipam/static.ts";
 import { bridge } from "./bridge.ts";
 import { dummy } from "./dummy.ts";
+import { hostDevice } from "./host-device.ts";
 import { ipvlan } from "./ipvlan.ts";
 import { loopback } from "./loopback.ts";
 import { macvlan } from "./macvlan.ts";
@@ -14,6 +15,7 @@ import { vlan } from "./vlan.ts";
 export const inProcessPlugins: ReadonlyMap<string, Plugin> = new Map([
   ["bridge", bridge],
   ["dummy", dummy],
+  ["host-device", hostDevice],
   ["ipvlan", ipvlan],
   ["loopback", loopback],
   ["macvlan", macvlan],

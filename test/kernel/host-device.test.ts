@@ -1,0 +1,312 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { afterEach, test } from "node:test";
+import { hostDevice } from "../../daemon/plugins/host-device.ts";
+import type { JsonObject } from "../../lib/base/json.ts";
+import { cniCode } from "../../lib/cni/errors.ts";
+import { Attached, cleanSoon, moveIntoNode, staticIpam, watch } from "../helpers/attached.ts";
+import { Lab, type Place } from "../helpers/lab.ts";
+import { kernelState } from "../helpers/state.ts";
+
+const lab = new Lab();
+const node = moveIntoNode(lab);
+node.run(
+  "sysctl",
+  "-qw",
+  "net.ipv6.conf.all.disable_ipv6=1",
+  "net.ipv6.conf.default.disable_ipv6=1",
+);
+// The other end lives in a namespace of its own, as a switch does.
+const far = lab.pod();
+node.run(
+  "ip",
+  "link",
+  "add",
+  "dev0",
+  "address",
+  "02:00:00:00:00:10",
+  "type",
+  "veth",
+  "peer",
+  "name",
+  "far0",
+  "netns",
+  far.name,
+);
+node.run(
+  "ip",
+  "link",
+  "set",
+  "dev0",
+  "mtu",
+  "1400",
+  "txqueuelen",
+  "500",
+  "alias",
+  "uplink",
+  "group",
+  "7",
+  "up",
+);
+node.run("ip", "link", "property", "add", "dev", "dev0", "altname", "device-zero");
+far.run("ip", "address", "add", "10.1.0.2/24", "dev", "far0");
+far.run("ip", "link", "set", "far0", "up");
+
+interface Shape {
+  readonly config?: object;
+  readonly containerId?: string;
+  readonly runtimeConfig?: JsonObject;
+}
+
+const live: Attached[] = [];
+// So that a failed test takes nothing from the next one.
+afterEach(async () => {
+  for (const attached of live.splice(0)) await attached.del().catch(() => undefined);
+});
+
+function attachment(pod: Place, shape: Shape = {}): Attached {
+  const { config, ...others } = shape;
+  const whole = { type: "host-device", device: "dev0", ...config };
+  const attached = new Attached(hostDevice, { pod, config: whole, ...others });
+  live.push(attached);
+  return attached;
+}
+
+const warmUp = attachment(lab.pod());
+await warmUp.add();
+await warmUp.del();
+
+function names(place: Place): string[] {
+  return kernelState(place).links.map((link) => String(link["ifname"]));
+}
+
+test("host-device: the interface serves the pod and comes back as it was", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod, {
+    config: {
+      ipam: { ...staticIpam(["10.1.0.1/24", "10.1.0.2"]), routes: [{ dst: "0.0.0.0/0" }] },
+      dns: { nameservers: ["10.1.0.53"] },
+    },
+  });
+  const result = await attached.add();
+  assert.deepEqual(result, {
+    interfaces: [{ name: "eth0", mac: "02:00:00:00:00:10", mtu: 1400, sandbox: pod.path }],
+    ips: [{ address: "10.1.0.1/24", gateway: "10.1.0.2", interface: 0 }],
+    routes: [{ dst: "0.0.0.0/0" }],
+    dns: { nameservers: ["10.1.0.53"] },
+  });
+  assert.deepEqual(names(node), ["lo"]);
+  assert.match(pod.run("ip", "link", "show", "eth0"), /alias dev0/);
+  pod.run("ping", "-c1", "-W2", "10.1.0.2");
+  await attached.check();
+  await attached.del();
+  await attached.del();
+  await cleanSoon(leaks);
+});
+
+test("host-device: whatever a hostile workload did is undone", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod);
+  await attached.add();
+  for (const command of [
+    "link set eth0 down",
+    "link set eth0 name evil address 02:00:00:00:66:66 mtu 900 txqueuelen 3 alias pwned group 9",
+    "link set evil promisc on allmulticast on",
+    "link property del dev evil altname device-zero",
+    "link property add dev evil altname worse",
+    "address add 192.0.2.66/24 dev evil",
+    "link add br0 type bridge",
+    "link set evil master br0 up",
+    // A decoy with the name that the interface had.
+    "link add eth0 type bridge",
+  ]) {
+    pod.run("ip", ...command.split(" "));
+  }
+  await attached.del();
+  assert.deepEqual(names(pod), ["br0", "eth0", "lo"]);
+  for (const name of ["br0", "eth0"]) pod.run("ip", "link", "del", name);
+  await cleanSoon(leaks);
+});
+
+test("host-device: what the workload stacked on the interface stays behind", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod);
+  await attached.add();
+  pod.run("ip", "link", "add", "on-top", "link", "eth0", "type", "macvlan", "mode", "bridge");
+  pod.run("ip", "link", "set", "on-top", "up");
+  await attached.del();
+  await cleanSoon(leaks);
+});
+
+test("host-device: without IPAM it is up without addresses; hwaddr finds it too", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod, {
+    config: { device: "", hwaddr: "02-00-00-00-00-10", dns: { domain: "x" } },
+  });
+  const result = await attached.add();
+  assert.deepEqual(result.ips, []);
+  assert.deepEqual(result.dns, {});
+  assert.match(pod.run("ip", "-br", "link", "show", "eth0"), /UP/);
+  await attached.check();
+  await attached.del();
+  await cleanSoon(leaks);
+});
+
+test("host-device: when somebody took its name meanwhile it comes back under a stable other one", async () => {
+  const pod = lab.pod();
+  const attached = attachment(pod);
+  await attached.add();
+  node.run("ip", "link", "add", "dev0", "type", "bridge");
+  await attached.del();
+  const [back] = kernelState(node).links.filter((link) => String(link["ifname"]).startsWith("pn"));
+  assert.equal(back?.["address"], "02:00:00:00:00:10");
+  const name = String(back?.["ifname"]);
+  assert.match(name, /^pn[0-9a-f]{10}$/);
+  node.run("ip", "link", "del", "dev0");
+  node.run("ip", "link", "set", name, "down");
+  node.run("ip", "link", "set", name, "name", "dev0");
+  node.run("ip", "link", "set", "dev0", "alias", "uplink", "up");
+});
+
+test("host-device: a second pod is told who has the device, and gets it after that one's DEL", async () => {
+  const [one, two] = [lab.pod(), lab.pod()];
+  const first = attachment(one, { containerId: "first" });
+  const second = attachment(two, { containerId: "second" });
+  await first.add();
+  await assert.rejects(second.add(), {
+    code: cniCode.noDeviceLeft,
+    message: /device "dev0": interface "eth0" of container "first" on network "net" has it/,
+  });
+  assert.ok(names(one).includes("eth0"));
+  await first.del();
+  await second.add();
+  // A late DEL of the former owner changes nothing.
+  await first.del();
+  assert.ok(names(two).includes("eth0"));
+  await second.del();
+  assert.ok(names(node).includes("dev0"));
+});
+
+test("host-device: a taken interface name in the pod leaves the device alone", async () => {
+  const pod = lab.pod();
+  pod.run("ip", "link", "add", "eth0", "type", "bridge");
+  const leaks = await watch(node, pod);
+  await assert.rejects(attachment(pod).add(), { code: cniCode.invalidEnvironment });
+  await cleanSoon(leaks);
+});
+
+test("host-device: a failure after the move brings the device back", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const ipam = {
+    ...staticIpam(["10.1.0.1/24"]),
+    routes: [{ dst: "10.9.0.0/16", gw: "192.0.2.1" }],
+  };
+  await assert.rejects(attachment(pod, { config: { ipam } }).add(), { message: /add route/ });
+  await cleanSoon(leaks);
+});
+
+test("host-device: DEL after an ADD that was cut off at any moment leaves the node as before", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod, { config: { ipam: staticIpam(["10.1.0.1/24"]) } });
+  await attached.addOnly();
+  await attached.del();
+  await cleanSoon(leaks);
+});
+
+test("host-device: a virtual device ends with its namespace, and DEL succeeds", async () => {
+  const pod = lab.pod();
+  node.run("ip", "link", "add", "gone0", "type", "veth", "peer", "name", "gone1");
+  const attached = attachment(pod, { config: { device: "gone0" } });
+  await attached.add();
+  lab.remove(pod);
+  await attached.delWithoutPod();
+});
+
+test("host-device: device information is written for PCI devices only, and unknown ones are named", async () => {
+  const pod = lab.pod();
+  const folder = mkdtempSync(`${tmpdir()}/podnet-test-`);
+  const path = `${folder}/info.json`;
+  const attached = attachment(pod, { runtimeConfig: { CNIDeviceInfoFile: path } });
+  await attached.add();
+  assert.equal(existsSync(path), false);
+  await attached.del();
+  rmSync(folder, { recursive: true });
+});
+
+const wrong: readonly (readonly [string, Shape, RegExp])[] = [
+  [
+    "no key",
+    { config: { device: "" } },
+    /set one of "device", "hwaddr", "kernelpath" and "pciBusID"/,
+  ],
+  [
+    "an unknown device",
+    { config: { device: "nope" } },
+    /device "nope": no such device on this node/,
+  ],
+  [
+    "an unknown hwaddr",
+    { config: { device: "", hwaddr: "02:00:00:00:00:77" } },
+    /device "02:00:00:00:00:77": no such device/,
+  ],
+  [
+    "a wrong hwaddr",
+    { config: { device: "", hwaddr: "zz" } },
+    /hwaddr: "zz" is not a hardware address/,
+  ],
+  [
+    "a kernelpath elsewhere",
+    { config: { device: "", kernelpath: "/etc" } },
+    /kernelpath "\/etc": must begin with \/sys\/devices\//,
+  ],
+  [
+    "an unknown pciBusID",
+    { config: { device: "", pciBusID: "0000:ff:1f.7" } },
+    /pciBusID "0000:ff:1f.7": no such PCI device/,
+  ],
+  [
+    "an unknown deviceID",
+    { runtimeConfig: { deviceID: "mlx5_core.sf.99" } },
+    /deviceID "mlx5_core.sf.99": no such PCI or auxiliary device/,
+  ],
+];
+for (const [what, shape, message] of wrong) {
+  test(`host-device: ${what} is refused by key`, async () => {
+    const pod = lab.pod();
+    const leaks = await watch(node, pod);
+    await assert.rejects(attachment(pod, shape).add(), {
+      code: cniCode.invalidNetworkConfig,
+      message,
+    });
+    await cleanSoon(leaks);
+  });
+}
+
+const drifts: readonly (readonly [string, readonly string[], RegExp])[] = [
+  ["address", ["address", "del", "10.1.0.1/24", "dev", "eth0"], /lacks address/],
+  [
+    "hardware address",
+    ["link", "set", "eth0", "address", "02:00:00:00:00:99"],
+    /its hardware address is/,
+  ],
+  ["MTU", ["link", "set", "eth0", "mtu", "1000"], /its MTU is 1000, not 1400/],
+  ["state", ["link", "set", "eth0", "down"], /it is down/],
+];
+for (const [what, command, message] of drifts) {
+  test(`host-device: CHECK notices another ${what}`, async () => {
+    const pod = lab.pod();
+    const attached = attachment(pod, { config: { ipam: staticIpam(["10.1.0.1/24"]) } });
+    await attached.add();
+    await attached.check();
+    pod.run("ip", ...command);
+    await assert.rejects(attached.check(), { message });
+    await attached.del();
+  });
+}
