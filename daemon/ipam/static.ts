@@ -74,7 +74,8 @@ function add(call: IpamCall): CniResult {
   return { interfaces: [], ips: result, routes: routes ?? [], dns: dns ?? {} };
 }
 
-/** runtimeConfig `ips` replaces everything, `args.cni.ips` all but that; CNI_ARGS adds to what the configuration names. */
+/** runtimeConfig `ips` replaces everything, `args.cni.ips` all but that; CNI_ARGS adds to what the configuration names, with
+ * gateways of its own. */
 function chooseAddresses(call: IpamCall, config: StaticConfig): readonly StaticAddress[] {
   const bare = (address: Cidr): StaticAddress => ({ address, gateway: undefined });
   const environment = environmentList(call, "IP", isCidr).map(parseCidr);
@@ -82,10 +83,11 @@ function chooseAddresses(call: IpamCall, config: StaticConfig): readonly StaticA
   const asked = config.args?.cni?.ips ?? [];
   if (config.runtimeIps.length > 0) return config.runtimeIps.map(bare);
   if (asked.length > 0) return asked.map(bare);
-  return [...configured(config), ...environment.map(bare)].map(({ address, gateway }) => ({
+  const added = environment.map((address) => ({
     address,
-    gateway: gateways.findLast((candidate) => contains(address, candidate)) ?? gateway,
+    gateway: gateways.findLast((candidate) => contains(address, candidate)),
   }));
+  return [...configured(config), ...added];
 }
 
 function configured(config: StaticConfig): readonly StaticAddress[] {

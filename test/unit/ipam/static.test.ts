@@ -22,12 +22,12 @@ test("static, at ADD, gives what the configuration names", async () => {
   });
 });
 
-test("static, with IP and GATEWAY in CNI_ARGS, adds addresses and sets the gateways of all that they fit", async () => {
+test("static, with IP and GATEWAY in CNI_ARGS, adds addresses with the last gateway that fits each", async () => {
   const { ips } = await plugin.add(
     call({ cniArgs: { IP: "10.3.0.4/24, fd01::1/64", GATEWAY: "10.0.0.7,fd01::2" } }),
   );
   assert.deepEqual(ips, [
-    { address: "10.0.0.5/24", gateway: "10.0.0.7" },
+    { address: "10.0.0.5/24", gateway: "10.0.0.1" },
     { address: "fd00::5/64" },
     { address: "10.3.0.4/24" },
     { address: "fd01::1/64", gateway: "fd01::2" },

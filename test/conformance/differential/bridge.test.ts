@@ -1,0 +1,15 @@
+import { bridgeCases } from "./bridge-cases.ts";
+import { compareWithReference } from "./compare.ts";
+
+compareWithReference("bridge: ", bridgeCases, {
+  keys: [
+    ..."bridge isGateway isDefaultGateway forceAddress ipMasq ipMasqBackend mtu hairpinMode promiscMode enabledad".split(
+      " ",
+    ),
+    ..."disableContainerInterface portIsolation args.cni.mac runtimeConfig.mac CNI_ARGS.MAC dns".split(
+      " ",
+    ),
+  ],
+  // podnet masquerades by nftables whichever backend is named, and the reference's effect is the same with both.
+  badOnly: ["ipMasqBackend"],
+});
