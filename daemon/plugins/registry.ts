@@ -9,6 +9,7 @@ import { loopback } from "./loopback.ts";
 import { macvlan } from "./macvlan.ts";
 import type { Plugin } from "./plugin.ts";
 import { ptp } from "./ptp.ts";
+import { tap } from "./tap.ts";
 import { vlan } from "./vlan.ts";
 
 /** The plugins that podnetd has in process, by `type`. Every other type is an executable. One line a type, in alphabetical order. */
@@ -20,6 +21,7 @@ export const inProcessPlugins: ReadonlyMap<string, Plugin> = new Map([
   ["loopback", loopback],
   ["macvlan", macvlan],
   ["ptp", ptp],
+  ["tap", tap],
   ["vlan", vlan],
 ]);
 

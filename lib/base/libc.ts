@@ -50,6 +50,9 @@ const native = {
   ioctl: bind<(fd: number, request: number, argument: Pointer) => number>(
     "int ioctl(int fd, unsigned long request, void *argument)",
   ),
+  ioctlValue: bind<(fd: number, request: number, value: number) => number>(
+    "int ioctl(int fd, unsigned long request, unsigned long value)",
+  ),
 };
 
 function bind<T extends (...args: never[]) => number>(definition: string): KoffiFunc<T> {
@@ -253,6 +256,11 @@ export function unlock(fd: number): void {
 /** ioctl with a struct given as bytes, which the kernel may change. Returns the call's value. Throws a SystemError. */
 export function ioctl(fd: number, request: number, argument: Uint8Array): number {
   return check("ioctl", native.ioctl(fd, request, argument));
+}
+
+/** An ioctl whose argument is a number, not a place in memory. `value` fits into 32 bits. Throws a SystemError. */
+export function ioctlValue(fd: number, request: number, value: number): number {
+  return check("ioctl", native.ioctlValue(fd, request, value));
 }
 
 /** A watch on a descriptor's readability. Close it before the descriptor. */
