@@ -48,12 +48,9 @@ export function undeclaredCapabilities(
   );
 }
 
-/** `capabilities` may hold any key, also one that every object inherits. */
 function declares(plugin: PluginConfig, name: string): boolean {
   const { capabilities } = plugin;
-  return (
-    isJsonObject(capabilities) && Object.hasOwn(capabilities, name) && capabilities[name] === true
-  );
+  return isJsonObject(capabilities) && capabilities[name] === true;
 }
 
 /** Merges a selection's `cni-args` into `args.cni`; where both have a key the selection wins (NPWG multi-net-spec 1.3, `cni-args`). */

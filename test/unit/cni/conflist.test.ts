@@ -168,6 +168,8 @@ test("conflist: plugins of a directory come after the inlined ones and stay in t
   const closed = closeConflist(open, [{ type: "b", k: 2 }]);
   assert.deepEqual(closed.plugins, [{ type: "a" }, { type: "b", k: 2 }]);
   assert.deepEqual(decodeConflist(closed.text), closed);
+  // What was read once must not be added again from the same directory.
+  assert.equal(decodeOpenConflist(closed.text).loadOnlyInlinedPlugins, true);
 });
 
 test("conflist: a wrong plugin of a directory is named by its place in the chain", () => {
