@@ -31,7 +31,7 @@ const config = (keys: object) => JSON.stringify({ cniVersion: "1.1.0", name: "ne
 const versions = (from: CniVersion) => cniVersions.slice(cniVersions.indexOf(from));
 
 for (const build of ["x64", "pkg", "arm64", "asan"] as const satisfies readonly StubBuild[]) {
-  describe(`the stub, ${build}`, () => {
+  describe(`the stub, ${build}`, { concurrency: 3 }, () => {
     const command = buildStub(build);
     const call = (verb: string, stdin: StubRun["stdin"], more: StubRun["env"] = {}) =>
       runStub({
