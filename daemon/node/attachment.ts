@@ -24,6 +24,8 @@ export interface AttachmentWork {
 interface Step {
   readonly plugin: Plugin;
   readonly call: PluginCall;
+  /** Of an executable: whether its ADD was begun. */
+  readonly started: ReturnType<typeof startMark> | undefined;
 }
 
 function stateOf(work: AttachmentWork, place: string): PluginState {
@@ -37,10 +39,32 @@ function stateOf(work: AttachmentWork, place: string): PluginState {
   };
 }
 
-function ipamOf(work: AttachmentWork, call: IpamCall): BoundIpam | undefined {
+function ipamOf(work: AttachmentWork, place: string, call: IpamCall): BoundIpam | undefined {
   const type = call.config.ipam?.type;
   if (type === undefined || type === "") return undefined;
-  return bindIpam(work.node.plugins.ipam(type, work.record.cniPath), call);
+  const { plugin, executable } = work.node.plugins.ipam(type, work.record.cniPath);
+  const ipam = bindIpam(plugin, call);
+  if (!executable) return ipam;
+  const started = startMark(work, `${place}.ipam`);
+  return {
+    add: async () => {
+      await started.set();
+      return await ipam.add();
+    },
+    del: async () => {
+      if (started.isSet()) await ipam.del();
+    },
+    check: () => ipam.check(),
+  };
+}
+
+/**
+ * Says in the record that an executable's ADD was begun. An executable that never was need not be there when the rest is given back;
+ * plugins in process know themselves what they did.
+ */
+function startMark(work: AttachmentWork, place: string) {
+  const state = stateOf(work, place);
+  return { set: () => state.save({ started: true }), isSet: () => state.load() !== undefined };
 }
 
 /** CNI_ARGS for a plugin: podnet's own keys are nobody else's business, and the reference plugins refuse them. */
@@ -78,9 +102,12 @@ function stepAt(
     prevResult: place.prevResult,
     state: stateOf(work, String(place.index)),
   };
+  const key = String(place.index);
+  const found = node.plugins.plugin(plugin.type, record.cniPath);
   return {
-    plugin: node.plugins.plugin(plugin.type, record.cniPath),
-    call: { ...call, ipam: ipamOf(work, call) },
+    plugin: found.plugin,
+    call: { ...call, ipam: ipamOf(work, key, call) },
+    started: found.executable ? startMark(work, key) : undefined,
   };
 }
 
@@ -106,7 +133,8 @@ export async function attach(work: AttachmentWork): Promise<CniResult> {
   try {
     for (const index of conflist.plugins.keys()) {
       work.signal.throwIfAborted();
-      const { plugin, call } = stepAt(work, conflist, { index, prevResult: result });
+      const { plugin, call, started } = stepAt(work, conflist, { index, prevResult: result });
+      await started?.set();
       result = await plugin.add(call);
     }
   } catch (error) {
@@ -125,8 +153,8 @@ export async function detach(work: AttachmentWork): Promise<void> {
   const prevResult = work.attachment.result;
   try {
     for (const index of [...conflist.plugins.keys()].reverse()) {
-      const { plugin, call } = stepAt(work, conflist, { index, prevResult });
-      await plugin.del(call);
+      const { plugin, call, started } = stepAt(work, conflist, { index, prevResult });
+      if (started === undefined || started.isSet()) await plugin.del(call);
     }
   } catch (error) {
     throw onNetwork(work.attachment, "detach", error);

@@ -8,10 +8,16 @@ import type { KeyedLocks } from "./locks.ts";
 import type { NetworkSource } from "./networks.ts";
 import type { Store } from "./store.ts";
 
-/** Finds what carries out a type: in process where podnet has it, else an executable on `cniPath`. */
+/** What carries out a type. */
+export interface Found<T> {
+  readonly plugin: T;
+  readonly executable: boolean;
+}
+
+/** Finds what carries out a type: in process where podnet has it, else an executable on `cniPath` (which may not be there). */
 export interface PluginFinder {
-  plugin(type: string, cniPath: readonly string[]): Plugin;
-  ipam(type: string, cniPath: readonly string[]): IpamPlugin;
+  plugin(type: string, cniPath: readonly string[]): Found<Plugin>;
+  ipam(type: string, cniPath: readonly string[]): Found<IpamPlugin>;
 }
 
 /** What every operation of the daemon works with; built once at start. */

@@ -1,8 +1,9 @@
+import type { Conflist } from "../../lib/cni/conflist.ts";
 import { type DelRequest, encodeCniArgs } from "../../lib/cni/request.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { podOf } from "./pods.ts";
-import type { SandboxRecord } from "./record.ts";
+import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 import { defaultConflist } from "./resolve.ts";
 import { reopenSandbox } from "./sandbox.ts";
 import { giveBack } from "./undo.ts";
@@ -56,7 +57,17 @@ async function delUnknown(
     default: true,
     conflist: conflist.text,
     capabilityArgs: {},
-    states: {},
+    states: startedStates(node, conflist),
   };
   await detach({ node, record, attachment, sandbox: undefined, signal });
+}
+
+/** Whoever attached the container has begun the executables too. */
+function startedStates(node: NodeContext, { plugins }: Conflist): AttachmentRecord["states"] {
+  const states: AttachmentRecord["states"] = {};
+  for (const [index, { type, ipam }] of plugins.entries()) {
+    if (node.plugins.plugin(type, []).executable) states[`${index}`] = { started: true };
+    if (ipam?.type !== undefined) states[`${index}.ipam`] = { started: true };
+  }
+  return states;
 }

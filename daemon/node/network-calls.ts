@@ -21,8 +21,9 @@ export function networkSteps(
   return conflist.plugins.map((config) => {
     const type = config.ipam?.type;
     return {
-      plugin: node.plugins.plugin(config.type, cniBinDir),
-      ipam: type === undefined || type === "" ? undefined : node.plugins.ipam(type, cniBinDir),
+      plugin: node.plugins.plugin(config.type, cniBinDir).plugin,
+      ipam:
+        type === undefined || type === "" ? undefined : node.plugins.ipam(type, cniBinDir).plugin,
       call: {
         network: conflist.name,
         config: { ...config, cniVersion: conflist.cniVersion, name: conflist.name },

@@ -2,7 +2,7 @@ import type { Log } from "../../lib/base/log.ts";
 import type { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { type DelegateHost, ExecutablePlugin, executableIpam } from "../plugins/executable.ts";
 import { createInProcessIpam, inProcessPlugins } from "../plugins/registry.ts";
-import type { PluginFinder } from "./context.ts";
+import type { Found, PluginFinder } from "./context.ts";
 
 /** How executables are started on this node. */
 export interface FinderOptions {
@@ -23,7 +23,12 @@ export function findPlugins({ helper, cgroups, log }: FinderOptions): PluginFind
   const ipam = createInProcessIpam();
   return {
     plugin: (type, cniPath) =>
-      inProcessPlugins.get(type) ?? new ExecutablePlugin({ type, cniPath, host }),
-    ipam: (type, cniPath) => ipam.get(type) ?? executableIpam({ type, cniPath, host }),
+      found(inProcessPlugins.get(type), () => new ExecutablePlugin({ type, cniPath, host })),
+    ipam: (type, cniPath) => found(ipam.get(type), () => executableIpam({ type, cniPath, host })),
   };
+}
+
+function found<T>(inProcess: T | undefined, executable: () => T): Found<T> {
+  if (inProcess !== undefined) return { plugin: inProcess, executable: false };
+  return { plugin: executable(), executable: true };
 }
