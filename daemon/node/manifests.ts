@@ -26,15 +26,8 @@ export interface Manifest {
   readonly warnings: readonly ManifestNote[];
 }
 
-/** A manifest file holds at most so many characters. */
-export const longestManifest = 2_097_152;
-
 /** Reads the text of a manifest file. Never throws: a document with faults is there with them and does not hide the others. */
 export function readManifests(file: string, text: string): readonly Manifest[] {
-  if (text.length > longestManifest) {
-    const message = `must have at most ${longestManifest} characters, not ${text.length}`;
-    return [broken(file, { line: 1, text: message })];
-  }
   return parseYaml(text).flatMap((document) => {
     if ("message" in document) {
       return [broken(file, { line: document.line, text: document.message })];

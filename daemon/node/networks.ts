@@ -7,7 +7,8 @@ import type { Log } from "../../lib/base/log.ts";
 import { findConflist } from "../../lib/cni/conf-dir.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { longestManifest, type Manifest, readManifests } from "./manifests.ts";
+import { type Manifest, readManifests } from "./manifests.ts";
+import { longestYaml } from "./yaml-text.ts";
 
 /** A network that a source knows, usable or not. */
 export interface KnownNetwork {
@@ -240,11 +241,16 @@ function stampOf(path: string): string {
 function readFile(path: string): readonly Manifest[] {
   try {
     const { size } = statSync(path);
-    // The text is not even read when it is far too long: a directory of networks is no place for it.
-    if (size > 4 * longestManifest) return readManifests(path, "x".repeat(longestManifest + 1));
+    // Not even read: four bytes are the most that a character has.
+    if (size > 4 * longestYaml)
+      return unusable(path, `must have at most ${longestYaml} characters`);
     return readManifests(path, readFileSync(path, "utf8"));
   } catch (error) {
-    const faults = [{ file: path, line: 1, text: errorText(error) }];
-    return [{ file: path, line: 1, ref: undefined, object: undefined, faults, warnings: [] }];
+    return unusable(path, errorText(error));
   }
+}
+
+function unusable(file: string, text: string): readonly Manifest[] {
+  const faults = [{ file, line: 1, text }];
+  return [{ file, line: 1, ref: undefined, object: undefined, faults, warnings: [] }];
 }

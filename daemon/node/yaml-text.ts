@@ -1,4 +1,4 @@
-import { type Document, isNode, LineCounter, parseAllDocuments } from "yaml";
+import { type Document, isNode, isScalar, LineCounter, parseAllDocuments, visit } from "yaml";
 import { errorText } from "../../lib/base/errors.ts";
 
 /** One document of a YAML or JSON text. */
@@ -11,6 +11,9 @@ export interface YamlDocument {
 /** A document that can't be read, or what is wrong with it. */
 export type YamlResult = YamlDocument | { readonly line: number; readonly message: string };
 
+/** A YAML text may have so many characters: hundreds of networks, and half a second of parsing. */
+export const longestYaml = 262_144;
+
 /** Lists and objects may be nested so deep; the parser would run out of stack far beyond. */
 const deepest = 500;
 
@@ -19,12 +22,17 @@ const deepest = 500;
  * not hide the others. A key that occurs twice, more aliases than a person writes, and unknown tags are faults.
  */
 export function parseYaml(text: string): readonly YamlResult[] {
+  if (text.length > longestYaml) {
+    const message = `must have at most ${longestYaml} characters, not ${text.length}`;
+    return [{ line: 1, message }];
+  }
   if (nestsTooDeep(text)) return [{ line: 1, message: `nested deeper than ${deepest} levels` }];
   const lines = new LineCounter();
   try {
     const documents = parseAllDocuments(text, {
       lineCounter: lines,
-      uniqueKeys: true,
+      // Looked for below: the parser compares each key of a map with each other one.
+      uniqueKeys: false,
       logLevel: "silent",
       prettyErrors: false,
     });
@@ -50,12 +58,38 @@ function read(document: Document.Parsed, lines: LineCounter): readonly YamlResul
     return [{ line: lines.linePos(first.pos[0]).line, message: first.message }];
   }
   if (document.contents === null) return [];
+  const repeated = repeatedKey(document);
+  if (repeated !== undefined) {
+    const message = `key ${JSON.stringify(repeated.key)} occurs twice in one map`;
+    return [{ line: lines.linePos(repeated.offset).line, message }];
+  }
   try {
     const value: unknown = document.toJS({ maxAliasCount: 100 });
     return value === null ? [] : [{ value, lineOf: (path) => lineOf(document, lines, path) }];
   } catch (error) {
     return [{ line: lines.linePos(document.range[0]).line, message: errorText(error) }];
   }
+}
+
+/** The first key that a map has twice. */
+function repeatedKey(document: Document.Parsed): { key: string; offset: number } | undefined {
+  let found: { key: string; offset: number } | undefined;
+  visit(document, {
+    Map(_, map) {
+      const seen = new Set<string>();
+      for (const { key } of map.items) {
+        if (!isScalar(key)) continue;
+        const name = String(key.value);
+        if (seen.has(name)) {
+          found = { key: name, offset: key.range?.[0] ?? 0 };
+          return visit.BREAK;
+        }
+        seen.add(name);
+      }
+      return undefined;
+    },
+  });
+  return found;
 }
 
 function lineOf(

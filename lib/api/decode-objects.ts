@@ -22,7 +22,7 @@ export function decodeNetworkObject(value: unknown): Decoded<NetworkObject> {
   if (kind === kinds.podNetworkAttachment) return decodePodNetworkAttachment(value);
   if (kind === kinds.nad) return decodeNad(value);
   const known = `${kinds.podNetwork} and ${kinds.podNetworkAttachment} (${apiVersion}), ${kinds.nad} (${nadApiVersion})`;
-  const message = `${kind === undefined ? "missing" : quote(String(kind))}: podnet reads ${known}`;
+  const message = `${kind === undefined ? "missing" : shown(kind)}: podnet reads ${known}`;
   throw new DecodeError("manifest", [{ path: "kind", message }]);
 }
 
@@ -32,7 +32,8 @@ export function decodePodNetwork(value: unknown): Decoded<PodNetwork> {
   const object = decodeWith(podNetworkSchema, value, faults);
   const provider = object?.spec.provider ?? providers.cni;
   faults.push(...parameterFaults(value, provider));
-  if (object === undefined || faults.length > 0) throw new DecodeError(titleOf(value), faults);
+  if (object === undefined || faults.length > 0)
+    throw new DecodeError(titleOf(kinds.podNetwork, value), faults);
   const { enabled, parametersRefs, parameters, ipam4, ipam6 } = object.spec;
   return {
     value: {
@@ -55,7 +56,8 @@ export function decodePodNetwork(value: unknown): Decoded<PodNetwork> {
 export function decodePodNetworkAttachment(value: unknown): Decoded<PodNetworkAttachment> {
   const faults: Fault[] = [];
   const object = decodeWith(podNetworkAttachmentSchema, value, faults);
-  if (object === undefined) throw new DecodeError(titleOf(value), faults);
+  if (object === undefined)
+    throw new DecodeError(titleOf(kinds.podNetworkAttachment, value), faults);
   const { podNetworkName, parametersRefs } = object.spec;
   return {
     value: {
@@ -71,7 +73,7 @@ export function decodePodNetworkAttachment(value: unknown): Decoded<PodNetworkAt
 export function decodeNad(value: unknown): Decoded<Nad> {
   const faults: Fault[] = [];
   const object = decodeWith(nadSchema, value, faults);
-  if (object === undefined) throw new DecodeError(titleOf(value), faults);
+  if (object === undefined) throw new DecodeError(titleOf(kinds.nad, value), faults);
   const config = "config" in object.spec ? object.spec.config : undefined;
   return {
     value: {
@@ -104,12 +106,16 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   return at;
 }
 
+/** Any value for one line of text; `String()` fails on an object that has a key `toString`. */
+function shown(value: unknown): string {
+  return typeof value === "string" ? quote(value) : quote(JSON.stringify(value)).slice(1, -1);
+}
+
 /** `PodNetwork "blue"`, as far as the value says. */
-function titleOf(value: unknown): string {
-  if (!isJsonObject(value)) return "manifest";
-  const { kind, metadata } = value;
+function titleOf(kind: string, value: unknown): string {
+  const metadata = isJsonObject(value) ? value["metadata"] : undefined;
   const name = isJsonObject(metadata) ? metadata["name"] : undefined;
-  return typeof name === "string" ? `${String(kind)} ${quote(name)}` : String(kind);
+  return typeof name === "string" ? `${kind} ${quote(name)}` : kind;
 }
 
 /** Parameters of podnet's own provider: one plugin configuration, or a list of them. */

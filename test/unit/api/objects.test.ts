@@ -187,3 +187,7 @@ test("objects: another kind is refused with the kinds that there are", () => {
   for (const value of [null, [], 3, "x", {}])
     assert.match(faultsOf(value).join(), /^kind: missing/);
 });
+
+test("objects: a kind that is an object with a key toString is refused like any other", () => {
+  assert.match(faultsOf({ kind: JSON.parse('{"toString":1}') }).join(), /^kind: .*toString/);
+});
