@@ -52,18 +52,25 @@ export abstract class LinkCalls {
     return replies.map((reply) => linkCodec.parseLink(reply.body));
   }
 
-  /** Fails with EEXIST when the name is taken. */
-  createLink(spec: LinkSpec): Promise<void> {
-    return this.change(`create ${spec.data.kind} link "${spec.name}"`, {
+  /** Fails with EEXIST when the name is taken. An alias is a second message, and can't be given to a link in another namespace. */
+  async createLink(spec: LinkSpec): Promise<void> {
+    const operation = `create ${spec.data.kind} link "${spec.name}"`;
+    if (spec.alias !== undefined && spec.netnsFd !== undefined) {
+      throw new TypeError(`${operation}: an alias can only be set in the link's own namespace`);
+    }
+    await this.change(operation, {
       type: messageType.newLink,
       flags: CREATE,
       body: linkCodec.emitLinkSpec(spec),
     });
+    // The kernel ignores IFLA_IFALIAS of a link that it creates.
+    if (spec.alias !== undefined) await this.changeLink(0, { name: spec.name, alias: spec.alias });
   }
 
-  changeLink(index: number, change: LinkChange): Promise<void> {
+  /** Index 0 stands for the link that has the name in `change`. */
+  async changeLink(index: number, change: LinkChange): Promise<void> {
     const operation = `set ${Object.keys(change).join(", ")} of link ${index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.newLink,
       flags: 0,
       body: linkCodec.emitLinkChange(index, change),
@@ -80,9 +87,9 @@ export abstract class LinkCalls {
   }
 
   /** Fails with EINVAL or EOPNOTSUPP when the link is no bridge port. */
-  setBridgePort(index: number, port: BridgePort): Promise<void> {
+  async setBridgePort(index: number, port: BridgePort): Promise<void> {
     const operation = `set ${Object.keys(port).join(", ")} of bridge port ${index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.setLink,
       flags: 0,
       body: linkCodec.emitPortChange(index, port),
@@ -99,22 +106,26 @@ export abstract class LinkCalls {
   }
 
   /** Idempotent: flags of a VLAN that is there are changed. `self` for the VLANs of the bridge device. */
-  addBridgeVlan(index: number, vlan: BridgeVlan, options: BridgeVlanOptions = {}): Promise<void> {
+  async addBridgeVlan(
+    index: number,
+    vlan: BridgeVlan,
+    options: BridgeVlanOptions = {},
+  ): Promise<void> {
     const body = emitBridgeVlan(index, vlan, options);
-    return this.change(`add VLAN ${vlan.id} to bridge port ${index}`, {
+    await this.change(`add VLAN ${vlan.id} to bridge port ${index}`, {
       type: messageType.setLink,
       flags: 0,
       body,
     });
   }
 
-  deleteBridgeVlan(
+  async deleteBridgeVlan(
     index: number,
     vlan: BridgeVlan,
     options: BridgeVlanOptions = {},
   ): Promise<void> {
     const body = emitBridgeVlan(index, vlan, options);
-    return this.change(`delete VLAN ${vlan.id} from bridge port ${index}`, {
+    await this.change(`delete VLAN ${vlan.id} from bridge port ${index}`, {
       type: messageType.delLink,
       flags: 0,
       body,
@@ -122,9 +133,9 @@ export abstract class LinkCalls {
   }
 
   /** Changes a virtual function of the device `index`. */
-  setVf(index: number, vf: number, change: VfChange): Promise<void> {
+  async setVf(index: number, vf: number, change: VfChange): Promise<void> {
     const operation = `set ${Object.keys(change).join(", ")} of VF ${vf} of link ${index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.setLink,
       flags: 0,
       body: linkCodec.emitVf(index, vf, change),
@@ -132,19 +143,19 @@ export abstract class LinkCalls {
   }
 
   /** Fails with EEXIST when any link has the name. */
-  addAltName(index: number, name: string): Promise<void> {
+  async addAltName(index: number, name: string): Promise<void> {
     const operation = `add alternative name "${name}" to link ${index}`;
     const flags = CREATE | messageFlag.append;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.newLinkProperty,
       flags,
       body: linkCodec.emitAltName(index, name),
     });
   }
 
-  deleteAltName(index: number, name: string): Promise<void> {
+  async deleteAltName(index: number, name: string): Promise<void> {
     const operation = `delete alternative name "${name}" of link ${index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.delLinkProperty,
       flags: 0,
       body: linkCodec.emitAltName(index, name),

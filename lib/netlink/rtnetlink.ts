@@ -47,9 +47,9 @@ export class Rtnetlink extends LinkCalls {
   }
 
   /** Fails with EEXIST when the link has the address. */
-  addAddress(spec: AddressSpec): Promise<void> {
+  async addAddress(spec: AddressSpec): Promise<void> {
     const operation = `add address ${spec.address} to link ${spec.index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.newAddress,
       flags: CREATE,
       body: emitAddress(spec),
@@ -57,9 +57,9 @@ export class Rtnetlink extends LinkCalls {
   }
 
   /** Fails with EADDRNOTAVAIL when the link has it not. */
-  deleteAddress(spec: AddressSpec): Promise<void> {
+  async deleteAddress(spec: AddressSpec): Promise<void> {
     const operation = `delete address ${spec.address} from link ${spec.index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.delAddress,
       flags: 0,
       body: emitAddress(spec),
@@ -90,9 +90,9 @@ export class Rtnetlink extends LinkCalls {
   }
 
   /** `exclusive` fails with EEXIST when there is a route to the destination with this priority; `append` adds a further next hop, `prepend` one before those. */
-  addRoute(spec: RouteSpec, mode: keyof typeof routeModes = "exclusive"): Promise<void> {
+  async addRoute(spec: RouteSpec, mode: keyof typeof routeModes = "exclusive"): Promise<void> {
     const operation = `add route ${spec.destination}${spec.gateway === undefined ? "" : ` via ${spec.gateway}`}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.newRoute,
       flags: routeModes[mode],
       body: emitRoute(spec),
@@ -139,8 +139,8 @@ export class Rtnetlink extends LinkCalls {
   }
 
   /** Fails with EEXIST when there is the same rule. */
-  addRule(spec: RuleSpec): Promise<void> {
-    return this.change(`add rule ${ruleText(spec)}`, {
+  async addRule(spec: RuleSpec): Promise<void> {
+    await this.change(`add rule ${ruleText(spec)}`, {
       type: messageType.newRule,
       flags: CREATE,
       body: emitRule(spec),
@@ -171,10 +171,10 @@ export class Rtnetlink extends LinkCalls {
   }
 
   /** Adds a neighbour or replaces the one with its address. */
-  setNeighbour(neighbour: Neighbour): Promise<void> {
+  async setNeighbour(neighbour: Neighbour): Promise<void> {
     const flags = messageFlag.create | messageFlag.replace;
     const operation = `set neighbour ${neighbour.address} of link ${neighbour.index}`;
-    return this.change(operation, {
+    await this.change(operation, {
       type: messageType.newNeighbour,
       flags,
       body: emitNeighbour(neighbour),

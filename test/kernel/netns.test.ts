@@ -180,7 +180,7 @@ test("thousands of opens with throws inside, leave descriptors, threads and name
   };
   await open();
   const before = [descriptors(), fs.readdirSync("/proc/self/task").length, threadNamespaces()];
-  open();
+  await open();
   assert.deepEqual(
     [descriptors(), fs.readdirSync("/proc/self/task").length, threadNamespaces()],
     before,
