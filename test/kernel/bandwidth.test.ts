@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { bandwidth } from "../../daemon/plugins/bandwidth.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
+import { Netns } from "../../lib/base/netns.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import { Attached, moveIntoNode } from "../helpers/attached.ts";
 import { Lab, type Place } from "../helpers/lab.ts";
@@ -70,6 +71,8 @@ async function transferTime(from: Place, to: Place, address: string): Promise<nu
 }
 
 test("bandwidth: both directions are held to their rates, CHECK passes, DEL leaves nothing", async () => {
+  // Opened once for the life of the process.
+  Netns.current();
   const before = connect();
   node.run("ip", "link", "del", "v0");
   const leaks = new LeakCheck([node]);
