@@ -35,6 +35,9 @@ export function formatConfigFault({ line, field, message }: ConfigFault): string
     .join(": ");
 }
 
+/** So many faults are reported: a file with more is not a configuration of podnetd. */
+const mostFaults = 50;
+
 /** Values of command line flags by their key; undefined: not given. */
 export type ConfigFlags = { readonly [K in keyof DaemonConfig]?: string | boolean | undefined };
 
@@ -61,9 +64,9 @@ export function decodeConfig(
   const filled = Object.fromEntries(Object.entries(values).filter(([, item]) => item !== null));
   const outcome = configSchema.safeParse({ ...filled, ...given });
   if (outcome.success) return outcome.data;
-  const faults = outcome.error.issues.flatMap((issue): ConfigFault[] => {
+  const faults = outcome.error.issues.slice(0, mostFaults).flatMap((issue): ConfigFault[] => {
     if (issue.code === "unrecognized_keys") {
-      return issue.keys.map((key) => ({
+      return issue.keys.slice(0, mostFaults).map((key) => ({
         ...lineAt(document, [key]),
         field: "",
         message: unknownKeyText(key, configKeys),

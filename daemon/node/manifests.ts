@@ -26,6 +26,9 @@ export interface Manifest {
   readonly warnings: readonly ManifestNote[];
 }
 
+/** So many faults of a document are reported: who wrote more has to start again anyway. */
+const mostFaults = 20;
+
 /** Reads the text of a manifest file. Never throws: a document with faults is there with them and does not hide the others. */
 export function readManifests(file: string, text: string): readonly Manifest[] {
   return parseYaml(text).flatMap((document) => {
@@ -66,7 +69,14 @@ function readOne(file: string, item: Item): Manifest {
     return { file, line, ref, object: value, faults: [], warnings: warnings.map(note) };
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    return { file, line, ref, object: undefined, faults: error.faults.map(note), warnings: [] };
+    return {
+      file,
+      line,
+      ref,
+      object: undefined,
+      faults: error.faults.slice(0, mostFaults).map(note),
+      warnings: [],
+    };
   }
 }
 

@@ -181,5 +181,6 @@ function unknownKeys(
 function keysOutside(object: JsonObject, known: readonly string[], path: string): Fault[] {
   return Object.keys(object)
     .filter((key) => !known.includes(key))
+    .slice(0, 20)
     .map((key) => ({ path, message: unknownKeyText(key, known) }));
 }

@@ -66,6 +66,9 @@ export interface Selection {
   readonly ipamClaim?: string;
 }
 
+/** A message that a runtime writes to a pod's events names so many faults; `faults` has all. */
+const mostFaultsShown = 10;
+
 /** A selection is not what it should be: every fault found, each with the entry's index and the field in its path. */
 export class SelectionError extends Error {
   override readonly name = "SelectionError";
@@ -73,7 +76,10 @@ export class SelectionError extends Error {
 
   /** `origin` says where the list stands: `annotation podnet.dev/networks`. */
   constructor(origin: string, faults: readonly Fault[], cause?: unknown) {
-    super(`read ${origin}: ${faults.map(formatFault).join("; ")}`, { cause });
+    const shown = faults.slice(0, mostFaultsShown).map(formatFault);
+    const more = faults.length - shown.length;
+    if (more > 0) shown.push(`and ${more} more`);
+    super(`read ${origin}: ${shown.join("; ")}`, { cause });
     this.faults = faults;
   }
 }

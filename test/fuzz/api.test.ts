@@ -300,10 +300,8 @@ fuzz(
 test("huge input: what costs a parser most, up to the limit and beyond, is answered in bounded time", () => {
   const from = { dialect: "npwg", origin: "x", namespace: "app" } as const;
   const texts = [
-    Array.from({ length: 25_000 }, (_, n) => `k${n}: 1`).join("\n"),
-    "a: 1\n".repeat(50_000),
-    "- [1]\n".repeat(40_000),
-    "---\na: 1\n".repeat(25_000),
+    Array.from({ length: 20_000 }, (_, n) => `k${n}: 1`).join("\n"),
+    "---\na: 1\n".repeat(10_000),
     '\\"'.repeat(130_000),
     "x".repeat(11_000_000),
   ];
