@@ -166,12 +166,15 @@ test("invoke: a slow plugin is ended, and the limit named", async () => {
   const error = await failure(invoke("slow", { limits: { timeout: 100 } }));
   assert.equal(error.code, 107);
   assert.match(error.message, /plugin "slow": ADD gave no answer within 100 ms/);
-  assert.ok(Date.now() - started < 2_000);
+  assert.ok(Date.now() - started < 20_000);
 });
 
 test("invoke: a plugin that ignores TERM is killed, and gone when the call returns", async () => {
-  const error = await failure(invoke("stubborn", { limits: { timeout: 200, grace: 100 } }));
-  assert.match(error.message, /no answer within 200 ms/);
+  const controller = new AbortController();
+  const call = failure(invoke("stubborn", { signal: controller.signal, limits: { grace: 100 } }));
+  await waitFor("the plugin runs", () => existsSync(join(dir, "pid")) && kept("pid") !== "");
+  controller.abort(new Error("enough"));
+  assert.match((await call).message, /plugin "stubborn": ADD was ended: enough/);
   assert.equal(runs(Number(kept("pid"))), false);
 });
 
@@ -193,7 +196,7 @@ test("invoke: a call that is over before it starts starts nothing", async () => 
 test("invoke: a process that the plugin leaves in its group ends with the call", async () => {
   const started = Date.now();
   assert.equal((await invoke("grandchild")).stdout, '{"cniVersion":"1.0.0"}\n');
-  assert.ok(Date.now() - started < 5_000, "waits for nobody who holds stdout");
+  assert.ok(Date.now() - started < 20_000, "waits for nobody who holds stdout");
   await waitFor("the grandchild is gone", () => !runs(Number(kept("pid"))));
 });
 
