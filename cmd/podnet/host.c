@@ -184,7 +184,7 @@ NATIVE(host_connect)
     size_t length;
     double until;
     const char *path;
-    int first, fd, failure;
+    int fd, failure;
 
     UNUSED_ARGUMENTS;
     if (get_until(ctx, &until, argv[1])) /* connecting to a unix socket never waits: it is done or refused */
@@ -198,17 +198,13 @@ NATIVE(host_connect)
     }
     memcpy(address.sun_path, path, length);
     JS_FreeCString(ctx, path);
-    first = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (first < 0)
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
         return throw_errno(ctx, "socket", errno);
-    /* Above 2, or the socket would stand in for a closed stdout. */
-    fd = fcntl(first, F_DUPFD_CLOEXEC, 3);
-    failure = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) ? errno : 0;
-    close(first);
-    if (!failure)
+    if (!connect(fd, (struct sockaddr *)&address, sizeof address))
         return JS_NewInt32(ctx, fd);
-    if (fd >= 0)
-        close(fd);
+    failure = errno;
+    close(fd);
     return throw_errno(ctx, "connect", failure);
 }
 

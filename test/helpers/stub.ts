@@ -25,6 +25,8 @@ export interface StubRun {
   readonly command: readonly string[];
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Called with each piece of stderr. */
+  readonly onStderr?: (text: string) => void;
   /** Nobody reads stdout. */
   readonly deaf?: boolean;
   /** "closed": no descriptor 0 at all; "open": a pipe that never ends. */
@@ -58,6 +60,7 @@ export function runStub(run: StubRun): Promise<StubAnswer> {
     if (!run.deaf) child.stdout.on("data", (part: Buffer) => out.push(part));
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
       stderr += text;
+      run.onStderr?.(text);
     });
     child.on("error", broken);
     child.on(run.deaf ? "exit" : "close", (code: number | null, signal: NodeJS.Signals | null) => {
