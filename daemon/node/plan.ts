@@ -1,5 +1,6 @@
 import type { JsonObject } from "../../lib/base/json.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
+import { conventionalKeys } from "../../lib/cni/conventions.ts";
 import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
@@ -59,7 +60,8 @@ export function planAttachments(input: PlanInput): Plan {
   const names = interfaceNames(networks, input.ifName);
   const attachments = networks.map((network, place): PlannedAttachment => {
     const { selection, conflist } = network;
-    const runtime = place === 0 ? declaredOnly(conflist, input.runtimeConfig) : {};
+    const runtime =
+      place === 0 ? declaredOnly(conflist, conventionalKeys(input.runtimeConfig)) : {};
     const asked = selection === undefined ? {} : capabilityArgsOf(selection);
     const cniArgs = selection?.cniArgs;
     return {
