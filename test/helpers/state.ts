@@ -40,7 +40,7 @@ export function kernelState(place: Place, options: StateOptions = {}): KernelSta
     addresses: addresses.map((link) => ({ ifname: link["ifname"], addr_info: link["addr_info"] })),
     routes: [
       ...ip("-4", "route", "show", "table", "all"),
-      ...ip("-6", "route", "show", "table", "all").filter((route) => !isLinkLocalEcho(route)),
+      ...ip("-6", "route", "show", "table", "all").filter((route) => !isAddressEcho(route)),
     ],
     rules: [...ip("-4", "rule"), ...ip("-6", "rule")],
     nft: nftRuleset(place),
@@ -48,10 +48,12 @@ export function kernelState(place: Place, options: StateOptions = {}): KernelSta
   };
 }
 
-/** The kernel adds these routes when duplicate address detection has ended, a second or more after the address itself. */
-function isLinkLocalEcho(route: JsonObject): boolean {
-  const type = String(route["type"]);
-  return (type === "local" || type === "anycast") && String(route["dst"]).startsWith("fe80:");
+/**
+ * The kernel adds these for each IPv6 address when duplicate address detection has ended, a second or more after the address, which
+ * is compared itself.
+ */
+function isAddressEcho(route: JsonObject): boolean {
+  return ["local", "anycast"].includes(String(route["type"])) && route["protocol"] === "kernel";
 }
 
 /** The nftables ruleset as a list of objects (tables, chains, sets, maps, rules), without handles and counters. */
