@@ -62,7 +62,7 @@ export function loadAddress(
 export async function addMasquerade(call: PluginCall, addresses: readonly string[]): Promise<void> {
   const cidrs = addresses.map(parseCidr);
   if (cidrs.length === 0) return;
-  const frame = { table: masqueradeTable, changes: frameFor(cidrs) };
+  const frame = { table: masqueradeTable, changes: masqueradeFrame(cidrs) };
   const options = { frame, owner: nftOwner(call), contested: () => undefined };
   try {
     await putElements(call.host, cidrs.flatMap(elementsOf), options);
@@ -153,7 +153,7 @@ function elementsOf(cidr: Cidr): OwnedElement[] {
 }
 
 /** The table with its sets and base chain, and a chain for each length of prefix: the same whoever makes it. */
-function frameFor(cidrs: readonly Cidr[]): NftFrame["changes"] {
+export function masqueradeFrame(cidrs: readonly Cidr[]): NftFrame["changes"] {
   const chains = new Map(cidrs.map((cidr) => [chainOf(cidr), cidr]));
   return [
     { kind: "add-table" },

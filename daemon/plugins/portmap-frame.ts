@@ -59,7 +59,7 @@ export function portmapFrame({ prefixes, conditions }: FrameParts): NftChange[] 
   return [
     { kind: "add-table" },
     ...([4, 6] as const).flatMap(familySets),
-    ...chain("dnat", [...lookups(4, "dnat"), ...lookups(6, "dnat")]),
+    ...chain("mapped", [...lookups(4, "maps"), ...lookups(6, "maps")]),
     ...([4, 6] as const).flatMap((family) => conditionalChain(conditions[family], family)),
     ...chain("hostports", [...lookups(4, "all"), ...lookups(6, "all")]),
     ...chain(everythingChain, [[{ kind: "masquerade" }]]),
@@ -110,7 +110,7 @@ function familySets(family: 4 | 6): NftChange[] {
 }
 
 /** The lookups of one family: the node's address before all addresses, and with "all" each one's conditions before it. */
-function lookups(family: 4 | 6, which: "all" | "dnat"): Expression[][] {
+function lookups(family: 4 | 6, which: "all" | "maps"): Expression[][] {
   const keys = { hostip: addressKey(family), ports: portKey(1) };
   return (["hostip", "ports"] as const).flatMap((set) => {
     const conditions = set === "hostip" ? `hostip-when${family}` : `when${family}`;
@@ -120,7 +120,7 @@ function lookups(family: 4 | 6, which: "all" | "dnat"): Expression[][] {
       { kind: "lookup", set: `${set}${family}`, register: 1, into: 1 },
       { kind: "dnat", family, address: 1, port: ipLayout[family].second },
     ];
-    if (which === "dnat") return [dnat];
+    if (which === "maps") return [dnat];
     return [
       [
         ...matchFamily(family),
@@ -152,7 +152,7 @@ function nextRegister(register: number): number {
 
 function conditionalChain(conditions: readonly PortCondition[], family: 4 | 6): NftChange[] {
   if (conditions.length === 0) return [];
-  const verdict: Expression = { kind: "verdict", verdict: { kind: "goto", chain: "dnat" } };
+  const verdict: Expression = { kind: "verdict", verdict: { kind: "goto", chain: "mapped" } };
   return chain(conditionChain(conditions, family), [
     [...conditionExpressions(conditions, family), verdict],
   ]);

@@ -129,7 +129,7 @@ async function check(call: PluginCall): Promise<void> {
     ["output", 2],
     ["postrouting", 3],
     ["hostports", 8],
-    ["dnat", 4],
+    ["mapped", 4],
   ] as const) {
     if ((await nftables.rules(portmapTable, chain)).length < count)
       throw drift(call, `rules of nftables chain "${chain}" are missing`);
