@@ -12,6 +12,7 @@ import {
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
 import type { Address, Link, Route, RouteSpec } from "../../lib/netlink/model.ts";
+import { findOwner } from "./duplicate.ts";
 import type { PluginCall, Sandbox } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
 import { type Sysctl, writeSysctls } from "./shared-sysctl.ts";
@@ -26,6 +27,10 @@ const universe = 0;
 
 const settleLimitMs = 10_000;
 const longestPauseMs = 50;
+/** How long a link may take to find its carrier after it was set up. */
+const carrierLimitMs = 500;
+/** IFF_LOWER_UP of linux/if.h. */
+const lowerUp = 0x10000;
 
 /** How an interface of a pod is set up. */
 export interface InterfaceSetup {
@@ -76,6 +81,7 @@ function interfaceSysctls(name: string, ipv6: boolean, setup: InterfaceSetup): r
   if (ipv6) {
     settings.push({ path: "net/ipv6/conf/lo/disable_ipv6", value: "0", optional: true });
     settings.push({ path: `${v6}/disable_ipv6`, value: "0" });
+    settings.push({ path: `${v6}/keep_addr_on_down`, value: "1", optional: true });
   }
   return settings;
 }
@@ -110,11 +116,14 @@ export function broadcastOf(cidr: Cidr): { readonly broadcast?: string } {
  */
 async function settle(call: PluginCall, sandbox: Sandbox, link: Link): Promise<void> {
   const end = performance.now() + settleLimitMs;
+  const carrierEnd = performance.now() + carrierLimitMs;
   for (let pause = 1; performance.now() < end; pause = Math.min(pause * 2, longestPauseMs)) {
     const addresses = (await sandbox.rtnl.addresses(link.index)).filter(isGlobalIpv6);
     const duplicate = addresses.find(({ flags }) => (flags & dadFailed) !== 0);
-    if (duplicate !== undefined) throw duplicateAddress(call, link, duplicate);
+    if (duplicate !== undefined) throw await duplicateAddress(call, sandbox, { link, duplicate });
     if (addresses.every(({ flags }) => (flags & tentative) === 0)) return;
+    // Without a carrier detection does not even begin, and may never.
+    if (performance.now() > carrierEnd && !(await hasCarrier(sandbox, link))) return;
     await setTimeout(pause, undefined, { signal: call.signal });
   }
 }
@@ -123,10 +132,23 @@ function isGlobalIpv6({ address, scope }: Address): boolean {
   return address.includes(":") && scope === universe;
 }
 
-function duplicateAddress(call: PluginCall, link: Link, { address }: Address): CniError {
+async function hasCarrier(sandbox: Sandbox, link: Link): Promise<boolean> {
+  const now = await sandbox.rtnl.getLink({ index: link.index });
+  return now !== undefined && (now.flags & lowerUp) !== 0;
+}
+
+async function duplicateAddress(
+  call: PluginCall,
+  sandbox: Sandbox,
+  found: { readonly link: Link; readonly duplicate: Address },
+): Promise<CniError> {
+  const { link, duplicate } = found;
+  const address = duplicate.address.replace(/\/\d+$/, "");
+  const owner = await findOwner(sandbox, link, { address, signal: call.signal });
+  const who = owner === undefined ? "another host" : `hardware address "${owner}"`;
   return new CniError(
     cniCode.addressUnavailable,
-    `add address "${address}" to interface "${link.name}" of network "${call.network}": another host on the network has it (duplicate address detection)`,
+    `add address "${duplicate.address}" to interface "${link.name}" of network "${call.network}": ${who} on the network has it (duplicate address detection)`,
   );
 }
 

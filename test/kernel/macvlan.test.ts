@@ -222,6 +222,20 @@ test("macvlan: DEL succeeds when the namespace is gone", async () => {
   await attached.delWithoutPod();
 });
 
+test("macvlan: an IPv6 address that another pod has is refused with that one's hardware address, and undone", async () => {
+  const [one, two] = [lab.pod(), lab.pod()];
+  const config = { ipam: staticIpam(["fd00:1::7/64"]) };
+  const first = attachment(one, { config, cniArgs: { MAC: "02:00:00:00:00:07" } });
+  await first.add();
+  await assert.rejects(attachment(two, { config, containerId: "other" }).add(), {
+    code: cniCode.addressUnavailable,
+    message:
+      /add address "fd00:1::7\/64".*hardware address "02:00:00:00:00:07" on the network has it/,
+  });
+  assert.equal(link(two), undefined);
+  await first.del();
+});
+
 const wrong: readonly (readonly [string, object, RegExp])[] = [
   ["mode", { mode: "fast" }, /mode: "fast" is not a mode: must be private, vepa, bridge, passthru/],
   ["mtu above the master's", { mtu: 1401 }, /mtu 1401: must be 0 to 1400, the MTU of master "up0"/],
