@@ -1,4 +1,4 @@
-import { relative } from "node:path";
+import { relative, resolve } from "node:path";
 import { run } from "node:test";
 import { inspect } from "node:util";
 
@@ -29,14 +29,16 @@ export async function runFiles(options: RunOptions): Promise<Tally> {
   const output = new Map<string, string>();
   const failed = new Set<string>();
   const keep = (file: string | undefined, text: string) => {
-    if (file !== undefined) output.set(file, ((output.get(file) ?? "") + text).slice(-20_000));
+    // The runner names a file as it was given in some events and by its absolute path in others.
+    const key = file === undefined ? undefined : resolve(file);
+    if (key !== undefined) output.set(key, ((output.get(key) ?? "") + text).slice(-20_000));
   };
   const report = (title: string, file: string | undefined, text: string) => {
     process.stdout.write(
       `FAILED ${file === undefined ? "" : `${relative(process.cwd(), file)}: `}${title}\n${text}\n`,
     );
     tally.failed += 1;
-    if (file !== undefined) failed.add(file);
+    if (file !== undefined) failed.add(resolve(file));
   };
   const stream = run({
     files: [...options.files],

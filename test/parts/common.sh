@@ -37,6 +37,11 @@ use_suite() {
   mkdir -p "$state/lists/partial" "$state/archives/partial"
   exec 8>"$state/lock"
   flock 8
+  if [ -e "$state/conf" ] && [ -n "$(find "$state/updated" -mmin -1440 2>/dev/null)" ]; then
+    exec 8>&-
+    export APT_CONFIG=$state/conf
+    return
+  fi
   : >"$state/status"
   printf '%s [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg arch=%s] %s %s main\n' \
     deb "$arch" "$mirror" "$1" deb-src "$arch" "$mirror" "$1" >"$state/sources"
@@ -48,11 +53,9 @@ use_suite() {
 	Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 	C
   export APT_CONFIG=$state/conf
-  if [ -z "$(find "$state/updated" -mmin -1440 2>/dev/null)" ]; then
-    say "reading Debian $1's package lists"
-    apt-get -qq update || fail "apt-get update for $1 failed"
-    touch "$state/updated"
-  fi
+  say "reading Debian $1's package lists"
+  apt-get -qq update >&2 || fail "apt-get update for $1 failed"
+  touch "$state/updated"
   exec 8>&-
 }
 
@@ -61,7 +64,7 @@ unpack_deb() {
   local target=$1 debs
   shift
   debs=$(mktemp -d "$cache/debs.XXXXXX")
-  (cd "$debs" && apt-get -qq download "$@" >/dev/null) || { rm -rf "$debs"; return 1; }
+  (cd "$debs" && apt-get -qq download "$@" >&2) || { rm -rf "$debs"; fail "could not download $*"; }
   for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$target"; done
   rm -rf "$debs"
 }

@@ -4,8 +4,9 @@
 version=1.9.1
 if ! have_part "reference-plugins-$version"; then
   use_suite unstable
-  found=$(apt-cache madison containernetworking-plugins | awk '{print $3}' | grep -m1 "^$version" || :)
-  [ -n "$found" ] || fail "Debian unstable no longer has the reference plugins $version (it has: $(apt-cache madison containernetworking-plugins | awk '{print $3}' | sort -u | tr '\n' ' ')): raise the version in $0 and look at the conformance differences"
+  versions=$(apt-cache madison containernetworking-plugins | awk '{print $3}' | sort -u)
+  found=$(sed -n "/^$version/{p;q}" <<<"$versions")
+  [ -n "$found" ] || fail "Debian unstable no longer has the reference plugins $version (but ${versions//$'\n'/, }): raise the version in $0 and look at the conformance differences"
   unpack_deb "$work" "containernetworking-plugins=$found"
   done_part
 fi
