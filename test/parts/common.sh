@@ -54,7 +54,13 @@ use_suite() {
 	C
   export APT_CONFIG=$state/conf
   say "reading Debian $1's package lists"
-  apt-get -qq update >&2 || fail "apt-get update for $1 failed"
+  # Without this mode an index that could not be fetched is a warning, and the package "does not exist" afterwards.
+  local try
+  for try in 1 2 3; do
+    apt-get -qq -o APT::Update::Error-Mode=any update >&2 && break
+    [ "$try" != 3 ] || fail "apt-get update for $1 failed"
+    sleep 5
+  done
   touch "$state/updated"
   exec 8>&-
 }
