@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import {
   type DelegateHost,
@@ -207,8 +207,9 @@ test("executable: the reference bridge takes STATUS and GC, and GC leaves a vali
   await delChain(attachment, result);
 });
 
-test("executable: nothing is left of the delegates' cgroup", async () => {
+after(async () => {
   await cgroups.close();
-  for (const root of ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"])
+  for (const root of ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"]) {
     assert.equal(existsSync(join(root, "podnet", name)), false);
+  }
 });

@@ -251,3 +251,9 @@ test("executable: a plugin without a version in common fails with its own words"
   assert.deepEqual([error.code, error.message], [1, 'plugin "too-new": incompatible CNI versions']);
   assert.deepEqual(commands(), ["ADD", "VERSION"]);
 });
+
+test("executable: a plugin that refuses a version which it speaks is not called again", async () => {
+  const error = await failure(plugin("contrary").add(callOf("1.1.0")));
+  assert.equal(error.code, 1);
+  assert.deepEqual(commands(), ["ADD", "VERSION"]);
+});
