@@ -1,5 +1,9 @@
+import { after } from "node:test";
 import { bridgeCases } from "./bridge-cases.ts";
 import { compareWithReference } from "./compare.ts";
+import { endPodnetSide } from "./world.ts";
+
+after(endPodnetSide);
 
 compareWithReference("bridge: ", bridgeCases, {
   keys: [

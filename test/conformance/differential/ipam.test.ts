@@ -1,8 +1,8 @@
 import { after } from "node:test";
 import { compareWithReference } from "./compare.ts";
-import { attachment, type Case, endIpamProcess, type Step } from "./world.ts";
+import { attachment, type Case, endPodnetSide, type Step } from "./world.ts";
 
-after(endIpamProcess);
+after(endPodnetSide);
 
 const add = (id: string, ifName = "eth0"): Step => ({ verb: "ADD", id, ifName });
 const del = (id: string, ifName = "eth0"): Step => ({ verb: "DEL", id, ifName });

@@ -25,8 +25,9 @@ export class Names {
 const script = `
 ip -j -d link; echo; echo ---; ip -j address; echo; echo ---; ip -j -d route show table all; echo; echo ---
 ip -j -6 -d route show table all; echo; echo ---; bridge -j vlan; echo; echo ---
-cd /proc/sys/net && grep -Hs '' ipv4/ip_forward ipv6/conf/all/forwarding \
-  ipv6/conf/*/{accept_ra,accept_dad,enhanced_dad,disable_ipv6,ndisc_notify,proxy_ndp} \
+ip -j rule; echo; echo ---; ip -j -6 rule; echo; echo ---; tc -j qdisc; echo; echo ---
+cd /proc/sys/net && grep -Hs '' core/somaxconn ipv4/ip_forward ipv6/conf/all/forwarding \
+  ipv6/conf/*/{keep_addr_on_down,accept_ra,accept_dad,enhanced_dad,disable_ipv6,ndisc_notify,proxy_ndp} \
   ipv4/conf/*/{arp_notify,forwarding,proxy_arp,rp_filter}; true
 `;
 
@@ -35,11 +36,13 @@ interface Raw {
   readonly addresses: readonly JsonObject[];
   readonly routes: readonly JsonObject[];
   readonly vlans: readonly JsonObject[];
+  readonly rules: readonly JsonObject[];
+  readonly qdiscs: readonly JsonObject[];
   readonly sysctls: readonly string[];
 }
 
 function look(place: Place): Raw {
-  const [links, addresses, routes4, routes6, vlans, sysctls = ""] = place
+  const [links, addresses, routes4, routes6, vlans, rules4, rules6, qdiscs, sysctls = ""] = place
     .run("bash", "-c", script)
     .split("---\n");
   const list = (text: string | undefined) =>
@@ -49,6 +52,8 @@ function look(place: Place): Raw {
     addresses: list(addresses),
     routes: [...list(routes4), ...list(routes6)],
     vlans: list(vlans),
+    rules: [...list(rules4), ...list(rules6)],
+    qdiscs: list(qdiscs),
     sysctls: sysctls.trim().split("\n"),
   };
 }
@@ -85,13 +90,21 @@ function learnNames({ node, pod }: { node: Raw; pod: Raw }, names: Names): void 
     names.add(name, `<port of ${String(peer ?? "nobody")}>`);
     names.add(mac(link), `<mac of port of ${String(peer ?? "nobody")}>`);
   }
-  for (const link of node.links) names.add(mac(link), `<mac of ${String(link["ifname"])}>`);
+  for (const link of node.links) {
+    if (/^bwp[0-9a-f]{12}$/.test(String(link["ifname"]))) {
+      names.add(String(link["ifname"]), "<ifb>");
+      names.add(mac(link), "<mac of ifb>");
+    }
+    names.add(mac(link), `<mac of ${String(link["ifname"])}>`);
+  }
 }
 
-/** Addresses that tests set begin with 0a: and are compared as they are. */
+/** Addresses that tests set begin with 0a:00:00:00 and are compared as they are. */
 function mac(link: JsonObject): string | undefined {
   const address = String(link["address"] ?? "");
-  return address.startsWith("0a:") || address === "00:00:00:00:00:00" ? undefined : address;
+  return address.startsWith("0a:00:00:00:") || address === "00:00:00:00:00:00"
+    ? undefined
+    : address;
 }
 
 interface Sink {
@@ -99,18 +112,16 @@ interface Sink {
   readonly out: Map<string, string>;
 }
 
-const linkKeys = [
-  "mtu",
-  "flags",
-  "operstate",
-  "master",
-  "address",
-  "txqlen",
-  "group",
-  "altnames",
-  "ifalias",
+const linkKeys = ["mtu", "master", "address", "txqlen", "group", "altnames", "ifalias"];
+const kindKeys =
+  "mode bcqueuelen id protocol type multi_queue user group pi vnet_hdr persist".split(" ");
+const infoKeys = [
+  "vlan_filtering",
+  "vlan_default_pvid",
+  "stp_state",
+  "mcast_snooping",
+  ...kindKeys,
 ];
-const infoKeys = ["vlan_filtering", "vlan_default_pvid", "stp_state", "mcast_snooping"];
 const portKeys = ["state", "hairpin", "isolated", "guard", "learning", "flood", "neigh_suppress"];
 
 function describe(raw: Raw, where: string, { names, out }: Sink): void {
@@ -128,6 +139,12 @@ function describe(raw: Raw, where: string, { names, out }: Sink): void {
     for (const { vlan, vlanEnd, flags } of vlans as unknown as JsonObject[])
       put(`vlan.${String(ifname)}.${String(vlan)}-${String(vlanEnd ?? vlan)}`, flags ?? []);
   }
+  for (const { src, srclen, table, priority } of raw.rules)
+    put(`rule.${String(src)}/${String(srclen ?? "")}.${String(table)}`, priority);
+  // The kernel's own choices follow from the kind of link.
+  for (const { kind, dev, options } of raw.qdiscs) {
+    if (kind === "tbf" || kind === "ingress") put(`qdisc.${String(dev)}.${String(kind)}`, options);
+  }
   for (const line of raw.sysctls) {
     const [path = "", value] = line.split(":");
     put(`sysctl.${path}`, value);
@@ -138,7 +155,10 @@ type Put = (path: string, value: unknown) => void;
 
 function describeLink(link: JsonObject, put: Put): void {
   const path = `link.${String(link["ifname"])}`;
-  for (const key of linkKeys) put(`${path}.${key}`, sortedIfList(link[key]));
+  for (const key of linkKeys) put(`${path}.${key}`, link[key]);
+  // Whether a link has a carrier follows its ports' after a while.
+  const flags = (link["flags"] ?? []) as unknown as string[];
+  put(`${path}.flags`, flags.filter((flag) => !/^(NO-CARRIER|LOWER_UP)$/.test(flag)).toSorted());
   const info = (link["linkinfo"] ?? {}) as Record<string, JsonObject | undefined>;
   put(`${path}.kind`, info["info_kind"]);
   for (const key of infoKeys) put(`${path}.${key}`, info["info_data"]?.[key]);
@@ -155,15 +175,12 @@ function describeAddress(ifName: string, info: JsonObject, put: Put): void {
 
 function describeRoute(route: JsonObject, put: Put): void {
   const destination = String(route["dst"]);
-  if (/^(fe80|ff00)::/.test(destination)) return;
   const { table = "main", dev, gateway = "direct" } = route;
+  // The kernel's own table follows from the addresses, once detection of duplicates is over.
+  if (/^(fe80|ff00)::/.test(destination) || table === "local") return;
   const path = `route.${String(table)}.${destination}.${String(dev)}.${String(gateway)}`;
   const keys = "type protocol scope prefsrc metric metrics pref nexthops".split(" ");
   put(path, pick(route, keys));
-}
-
-function sortedIfList(value: unknown): unknown {
-  return Array.isArray(value) ? value.toSorted() : value;
 }
 
 function pick(from: JsonObject, keys: readonly string[]): JsonObject {

@@ -21,7 +21,7 @@ export interface Case {
   /** Unique in its list. */
   readonly name: string;
   readonly type: string;
-  /** Without name, type and cniVersion (1.1.0 unless given). `$DATA` in a text is the world's folder. */
+  /** Without name, type and cniVersion (1.1.0 unless given). `$DATA` in a text is the world's folder, `$NETNS` CNI_NETNS (for the prevResult of a chained type). */
   readonly config: JsonObject;
   /** CNI_ARGS. */
   readonly args?: string;
@@ -31,7 +31,7 @@ export interface Case {
   readonly keys: readonly string[];
   /** Shell lines that prepare the node, with $POD and $DATA. */
   readonly prepare?: string;
-  /** Default: ADD, CHECK and DEL of c1's eth0. */
+  /** Default: ADD, CHECK (where there is IPAM: without it the reference's CHECK always fails) and DEL of c1's eth0. */
   readonly steps?: readonly Step[];
   /** A shell line run in the pod after the last ADD; its exit status is compared. An uplink of the node leads to 192.0.2.2, which knows no pod. */
   readonly probe?: string;
@@ -47,15 +47,36 @@ export const attachment: readonly Step[] = [
 
 type Call = (step: Step, config: JsonObject) => Promise<PluginAnswer>;
 
-/** IPAM plugins do nothing in a namespace: their cases need none, and one process of podnet's serves them all. */
+/** IPAM plugins do nothing in a namespace: their cases need none. */
 const ipamTypes: ReadonlySet<string> = new Set(["host-local", "static"]);
-let ipamProcess: InProcess | undefined;
 
-/** Ends the process that served the IPAM cases. */
-export async function endIpamProcess(): Promise<void> {
-  await ipamProcess?.[Symbol.asyncDispose]();
-  ipamProcess = undefined;
+/** podnet's side of all cases of a file: one node with one process in it, since a process is what costs time. Emptied between cases. */
+interface PodnetSide {
+  readonly lab: Lab;
+  readonly node: Place;
+  readonly plugins: InProcess;
 }
+let side: PodnetSide | undefined;
+
+function podnetSide(): PodnetSide {
+  if (side !== undefined) return side;
+  const lab = new Lab();
+  const node = lab.node();
+  side = { lab, node, plugins: InProcess.start(node) };
+  return side;
+}
+
+/** Ends podnet's side; to be called after the last case of a file. */
+export async function endPodnetSide(): Promise<void> {
+  await side?.plugins[Symbol.asyncDispose]();
+  side?.lab[Symbol.dispose]();
+  side = undefined;
+}
+
+const emptyNode = `
+for link in $(ip -j link | jq -r '.[].ifname'); do [ "$link" = lo ] || ip link del "$link" 2>/dev/null || true; done
+sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0
+`;
 
 interface World {
   readonly folder: string;
@@ -64,28 +85,30 @@ interface World {
   readonly netns: string;
 }
 
-/** Runs a case in a fresh node and pod, by the reference's executables or by podnet's plugins, and tells all that can be seen of it. */
+/** Runs a case in an empty node and a fresh pod, by the reference's executables or by podnet's plugins, and tells all that can be seen of it. */
 export async function perform(which: "reference" | "podnet", item: Case): Promise<Snapshot> {
   using lab = new Lab();
-  const world = ipamTypes.has(item.type) ? ipamWorld(lab) : fullWorld(lab, item);
-  prepare(world, item);
-  if (which === "reference") return await runSteps(item, world, referenceCall(item, world));
-  if (world.places === undefined) {
-    ipamProcess ??= InProcess.start();
-    return await runSteps(item, world, podnetCall(item, world, ipamProcess));
+  if (which === "reference") {
+    const world = worldFor(lab, item, () => lab.node());
+    prepare(world, item);
+    return await runSteps(item, world, referenceCall(item, world));
   }
-  await using plugins = InProcess.start(world.places.node);
-  return await runSteps(item, world, podnetCall(item, world, plugins));
+  const { node, plugins } = podnetSide();
+  const world = worldFor(lab, item, () => node);
+  try {
+    prepare(world, item);
+    return await runSteps(item, world, podnetCall(item, world, plugins));
+  } finally {
+    if (world.places !== undefined) node.run("bash", "-c", emptyNode);
+  }
 }
 
-function ipamWorld(lab: Lab): World {
-  return { folder: lab.folder(), netns: "/run/netns/podnet-test-none" };
-}
-
-function fullWorld(lab: Lab, item: Case): World {
-  const places = { node: lab.node(), pod: lab.pod() };
+function worldFor(lab: Lab, item: Case, makeNode: () => Place): World {
+  const folder = lab.folder();
+  if (ipamTypes.has(item.type)) return { folder, netns: "/run/netns/podnet-test-none" };
+  const places = { node: makeNode(), pod: lab.pod() };
   if (item.probe !== undefined) uplink(places.node, lab.pod());
-  return { folder: lab.folder(), places, netns: places.pod.path };
+  return { folder, places, netns: places.pod.path };
 }
 
 function prepare({ folder, places }: World, item: Case): void {
@@ -127,7 +150,8 @@ async function runSteps(item: Case, world: World, call: Call): Promise<Snapshot>
   const out = new Map<string, string>();
   const results = new Map<string, JsonObject>();
   const config = configOf(item, world);
-  const steps = item.steps ?? attachment;
+  const steps =
+    item.steps ?? attachment.filter(({ verb }) => verb !== "CHECK" || "ipam" in item.config);
   const lastAdd = steps.findLastIndex(({ verb }) => verb === "ADD");
   for (const [index, step] of steps.entries()) {
     const path = `${index + 1} ${step.verb}`;
@@ -157,10 +181,11 @@ interface Answered {
   readonly out: Map<string, string>;
 }
 
-/** Status, state and result of one call. After one that failed, other than DEL, the state says nothing: DEL has to tidy up first. */
+/** Status, state and result of one call. CHECK changes nothing, and after an ADD that failed DEL has to tidy up first. */
 function describeAnswer(world: World, { path, step, answer, out }: Answered): void {
   out.set(`${path}.status`, String(answer.status));
-  if (answer.status !== 0 && step.verb !== "DEL") return;
+  if (answer.status !== 0) out.set(`${path}.error`, String(answer.json?.msg));
+  if (step.verb === "CHECK" || (step.verb === "ADD" && answer.status !== 0)) return;
   const names = new Names();
   for (const [key, value] of snapshot(world, names)) out.set(`${path}.${key}`, value);
   if (step.verb !== "ADD") return;
@@ -170,7 +195,9 @@ function describeAnswer(world: World, { path, step, answer, out }: Answered): vo
 
 function configOf(item: Case, world: World): JsonObject {
   const whole = { cniVersion: "1.1.0", name: "blue", type: item.type, ...item.config };
-  return JSON.parse(JSON.stringify(whole).replaceAll("$DATA", world.folder)) as JsonObject;
+  return JSON.parse(
+    JSON.stringify(whole).replaceAll("$DATA", world.folder).replaceAll("$NETNS", world.netns),
+  ) as JsonObject;
 }
 
 function uplink(node: Place, outside: Place): void {
