@@ -6,6 +6,7 @@ import { type CniResult, emptyResult } from "../../lib/cni/types.ts";
 import { attach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { settleDefaultRoutes } from "./default-routes.ts";
+import { requireExecutables } from "./executables.ts";
 import { effectiveScope, mergeResults } from "./merge.ts";
 import type { Plan } from "./plan.ts";
 import { planRequest } from "./plan-request.ts";
@@ -29,6 +30,7 @@ export async function add(
   if (adopted !== undefined) return adopted;
   await undoInterrupted(node, request, signal);
   const plan = await planRequest(node, request);
+  await requireExecutables(node.plugins, plan, cniPathOf(node, request));
   await refuseTakenNames(plan, sandbox);
   const record = intend(node, request, { sandbox, plan });
   try {
@@ -101,6 +103,10 @@ async function undoInterrupted(
   }
 }
 
+function cniPathOf(node: NodeContext, request: SandboxRequest): string[] {
+  return [...request.cniPath, ...node.config.cniBinDir];
+}
+
 /** An interface that is there already belongs to somebody: it must not be mistaken for ours when the ADD is undone. */
 async function refuseTakenNames(plan: Plan, sandbox: OpenSandbox): Promise<void> {
   for (const { ifName, network, conflist } of plan.attachments) {
@@ -128,7 +134,7 @@ function intend(
     bootId: node.bootId,
     cniNetwork: request.networkName,
     cniArgs: encodeCniArgs(request.args),
-    cniPath: [...request.cniPath, ...node.config.cniBinDir],
+    cniPath: cniPathOf(node, request),
     pod: podOf(request.args),
     created: new Date().toISOString(),
     phase: "adding",

@@ -57,7 +57,9 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   pending.start();
   stack.defer(() => pending.stop());
   for (const server of await serveAll(to)) stack.defer(() => drain(server, stopping));
-  log.info({ socket: config.socket, records: node.store.size, pid: process.pid }, "ready");
+  // Whatever the log level: people and supervisors wait for this line.
+  const ready = { socket: config.socket, records: node.store.size, pid: process.pid };
+  log.child({}, { level: "info" }).info(ready, "ready");
   const parts = stack.move();
   return { stop: () => parts.disposeAsync() };
 }
