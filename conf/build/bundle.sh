@@ -12,7 +12,7 @@ for program in podnetd podnetctl podnet-controller; do
   entries+=("$program=cmd/$program/main.ts")
 done
 # Packages in CommonJS call require(): the banner gives them one. Names are kept, so that stack traces can be read.
-node_modules/.bin/esbuild "${entries[@]}" --bundle --platform=node --format=esm --target=node24 --outdir=dist/lib \
+"node_modules/@esbuild/linux-$arch/bin/esbuild" "${entries[@]}" --bundle --platform=node --format=esm --target=node24 --outdir=dist/lib \
   --out-extension:.js=.mjs --external:koffi --keep-names --legal-comments=none --log-level=warning \
   --banner:js='import{createRequire as podnetRequire}from"node:module";const require=podnetRequire(import.meta.url);'
 
