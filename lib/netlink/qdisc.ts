@@ -14,6 +14,7 @@ const TC_H_INGRESS = 0xfffffff1;
 const ingressHandle = 0xffff0000;
 const rootHandle = 0x00010000;
 const TCA_TBF_PARMS = 1;
+const TCA_TBF_RATE64 = 4;
 const TCA_U32_CLASSID = 1;
 const TCA_U32_SEL = 5;
 const TCA_U32_ACT = 7;
@@ -53,17 +54,17 @@ export interface Qdisc {
 }
 
 /**
- * The numbers that the kernel is given. Those that do not fit 32 bits are the largest that do: a burst of minutes at a low rate, as the kubelet asks for,
- * must not wrap to one that no packet fits in.
+ * The numbers that the kernel is given. Of limit and buffer those that do not fit 32 bits are the largest that do: a burst of minutes at a low rate, as the
+ * kubelet asks for, must not wrap to one that no packet fits in.
  */
 export function tokenBucketParameters({
   rate,
   burst,
   latency,
 }: TokenBucket): TokenBucketParameters {
-  const microseconds = (burst / rate) * 1e6;
+  const microseconds = Math.floor((burst / rate) * 1e6);
   return {
-    rate: Math.min(Math.floor(rate), largest),
+    rate: Math.floor(rate),
     limit: Math.min(Math.floor((rate * latency) / 1e6 + burst), largest),
     buffer: Math.min(Math.floor(microseconds * ticksPerMicrosecond), largest),
   };
@@ -88,7 +89,7 @@ export function emitTokenBucket(index: number, bucket: TokenBucket): Buffer {
   const parameters = new AttributeWriter()
     .u32(0)
     .u32(0)
-    .u32(rate)
+    .u32(Math.min(rate, largest))
     .u32(0)
     .u32(0)
     .u32(0)
@@ -96,12 +97,16 @@ export function emitTokenBucket(index: number, bucket: TokenBucket): Buffer {
     .u32(buffer)
     .u32(0)
     .finish();
-  return header(index, { handle: rootHandle, parent: TC_H_ROOT })
+  const writer = header(index, { handle: rootHandle, parent: TC_H_ROOT })
     .attributeText(TCA_KIND, "tbf")
     .fork(TCA_OPTIONS, 0)
-    .attribute(TCA_TBF_PARMS, parameters)
-    .join()
-    .finish();
+    .attribute(TCA_TBF_PARMS, parameters);
+  if (rate > largest) writer.attribute(TCA_TBF_RATE64, u64(rate));
+  return writer.join().finish();
+}
+
+function u64(value: number): Buffer {
+  return Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
 }
 
 /** RTM_NEWQDISC: what filters of arriving packets are attached to. */
@@ -164,21 +169,22 @@ export function parseQdisc(body: Buffer): Qdisc {
     throw new NetlinkDecodeError(what, `${body.length} bytes are too few`);
   const attributes = new Attributes(body.subarray(TC_HEADER), what);
   const kind = attributes.text(TCA_KIND) ?? "";
-  const parameters =
-    kind === "tbf" ? attributes.nested(TCA_OPTIONS, what)?.bytes(TCA_TBF_PARMS) : undefined;
+  const options = kind === "tbf" ? attributes.nested(TCA_OPTIONS, what) : undefined;
   return {
     index: body.readInt32LE(4),
     kind,
     handle: body.readUInt32LE(8),
     parent: body.readUInt32LE(12),
-    tokenBucket:
-      parameters === undefined || parameters.length < 36 ? undefined : parseBucket(parameters),
+    tokenBucket: options === undefined ? undefined : parseBucket(options),
   };
 }
 
-function parseBucket(parameters: Buffer): TokenBucketParameters {
+function parseBucket(options: Attributes): TokenBucketParameters | undefined {
+  const parameters = options.bytes(TCA_TBF_PARMS);
+  if (parameters === undefined || parameters.length < 36) return undefined;
+  const rate64 = options.bytes(TCA_TBF_RATE64);
   return {
-    rate: parameters.readUInt32LE(8),
+    rate: rate64?.length === 8 ? Number(rate64.readBigUInt64LE(0)) : parameters.readUInt32LE(8),
     limit: parameters.readUInt32LE(24),
     buffer: parameters.readUInt32LE(28),
   };

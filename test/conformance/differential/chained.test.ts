@@ -137,11 +137,16 @@ const bandwidth = [
     },
     { keys: ["ingressRate"] },
   ),
+  good(
+    "bandwidth",
+    { ingressRate: 8000, ingressBurst: 2_147_483_647 },
+    { name: "a burst of days" },
+  ),
   bad("bandwidth", { ingressRate: 1000 }),
   bad("bandwidth", { ingressBurst: 1000 }),
   bad("bandwidth", { egressRate: 1000 }),
   bad("bandwidth", { egressBurst: 1000 }),
-  bad("bandwidth", { ingressRate: 8000, ingressBurst: 34_359_738_360 }),
+  bad("bandwidth", { ingressRate: 8000, ingressBurst: 34_359_738_360 }, { keys: [] }),
   bad(
     "bandwidth",
     { runtimeConfig: { bandwidth: { ingressRate: -1, ingressBurst: 8 } } },

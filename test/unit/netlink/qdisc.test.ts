@@ -55,6 +55,12 @@ test("qdisc: numbers beyond 32 bits are held to the largest instead of wrapping"
   assert.deepEqual([limit, buffer], [268_435_480, 0xffffffff]);
 });
 
+test("qdisc: a rate beyond 32 bits goes in an attribute of its own", () => {
+  const bytes = emitTokenBucket(3, { rate: 12_500_000_000, burst: 500_000_000, latency: 25_000 });
+  const { tokenBucket: found } = parseQdisc(bytes);
+  assert.deepEqual(found, { rate: 12_500_000_000, limit: 812_500_000, buffer: 625_000 });
+});
+
 test("qdisc: the ingress qdisc and the redirection of everything that arrives", () => {
   assert.equal(emitIngress(3).toString("hex"), ingress.toString("hex"));
   assert.deepEqual(parseQdisc(ingress), {
