@@ -11,9 +11,9 @@ for program in podnetd podnetctl podnet-controller; do
   [ -e "cmd/$program/main.ts" ] || { echo "bundle: cmd/$program/main.ts is missing" >&2; exit 1; }
   entries+=("$program=cmd/$program/main.ts")
 done
-# Packages in CommonJS call require(): the banner gives them one. Names are kept, so that stack traces can be read.
+# Packages in CommonJS call require(): the banner gives them one.
 "node_modules/@esbuild/linux-$arch/bin/esbuild" "${entries[@]}" --bundle --platform=node --format=esm --target=node24 --outdir=dist/lib \
-  --out-extension:.js=.mjs --external:koffi --keep-names --legal-comments=none --log-level=warning \
+  --out-extension:.js=.mjs --external:koffi --legal-comments=none --log-level=warning \
   --banner:js='import{createRequire as podnetRequire}from"node:module";const require=podnetRequire(import.meta.url);'
 
 node=node_modules/node-linux-$arch/bin/node
