@@ -3,9 +3,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { test } from "node:test";
+import * as libc from "../../lib/base/libc.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { NetlinkError } from "../../lib/netlink/error.ts";
+import { emitLinkRef } from "../../lib/netlink/link.ts";
+import { emitMessage, messageType } from "../../lib/netlink/message.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import { NetlinkSocket } from "../../lib/netlink/socket.ts";
 import { Lab, type Place, runCommand } from "../helpers/lab.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what `ip -j` prints is looked into freely
@@ -506,4 +510,16 @@ test("close, calls afterwards, fail with EBADF and no descriptor stays", async (
     );
   }
   assert.equal(readdirSync("/proc/self/fd").length, before);
+});
+
+test("close, while a pool thread sends, keeps the descriptor until that is done", async () => {
+  using pair = new Pair();
+  const socket = NetlinkSocket.open(pair.nodeNetns);
+  const { fd } = socket;
+  const body = emitLinkRef({ name: "lo" });
+  const sent = socket.sendAsync(emitMessage({ type: messageType.getLink, flags: 0, body }, 1));
+  socket.close();
+  assert.equal(libc.socketName(fd).readUInt16LE(0), libc.AF_NETLINK);
+  await sent;
+  assert.throws(() => libc.socketName(fd), { code: "EBADF" });
 });
