@@ -7,6 +7,7 @@ import { attach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { settleDefaultRoutes } from "./default-routes.ts";
 import { requireExecutables } from "./executables.ts";
+import { requireFamilies } from "./families.ts";
 import { effectiveScope, mergeResults } from "./merge.ts";
 import type { Plan } from "./plan.ts";
 import { planRequest } from "./plan-request.ts";
@@ -146,7 +147,10 @@ function intend(
 
 async function attachAll(work: AddWork, plan: Plan): Promise<void> {
   const { node, record } = work;
-  for (const attachment of record.attachments) await attach({ ...work, attachment });
+  for (const [place, attachment] of record.attachments.entries()) {
+    const result = await attach({ ...work, attachment });
+    requireFamilies(attachment.network, plan.families[place] ?? {}, result);
+  }
   await settleDefaultRoutes({ rtnl: work.sandbox.rtnl, attachments: record.attachments, plan });
   record.phase = "attached";
   node.store.put(record);

@@ -4,6 +4,7 @@ import { conventionalKeys } from "../../lib/cni/conventions.ts";
 import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
+import type { FamilyRules } from "./families.ts";
 import type { ResolvedNetwork } from "./resolve.ts";
 import type { Selected } from "./select.ts";
 
@@ -37,6 +38,8 @@ export interface DefaultRouteOwner {
 export interface Plan {
   /** In the order of attaching; the default one first. */
   readonly attachments: readonly PlannedAttachment[];
+  /** What each attachment's result must have, by place. */
+  readonly families: readonly FamilyRules[];
   readonly defaultRoute: { readonly v4: DefaultRouteOwner; readonly v6: DefaultRouteOwner };
 }
 
@@ -73,7 +76,14 @@ export function planAttachments(input: PlanInput): Plan {
       ...(cniArgs === undefined ? {} : { cniArgs }),
     };
   });
-  return { attachments, defaultRoute: { v4: ownerOf(networks, 4), v6: ownerOf(networks, 6) } };
+  return {
+    attachments,
+    families: networks.map(({ ipam4, ipam6 }) => ({
+      ...(ipam4 === undefined ? {} : { ipam4 }),
+      ...(ipam6 === undefined ? {} : { ipam6 }),
+    })),
+    defaultRoute: { v4: ownerOf(networks, 4), v6: ownerOf(networks, 6) },
+  };
 }
 
 /**

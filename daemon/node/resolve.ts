@@ -6,6 +6,7 @@ import type { Conflist } from "../../lib/cni/conflist.ts";
 import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
+import { familyRulesFault } from "./families.ts";
 import { nadConflist, podNetworkConflist } from "./network-config.ts";
 import { type NetworkSource, title } from "./networks.ts";
 import type { Selected } from "./select.ts";
@@ -151,6 +152,8 @@ async function ofPodNetwork(
   refs: PodNetwork["spec"]["parametersRefs"] = [],
 ): Promise<ResolvedNetwork> {
   const { ipam4, ipam6 } = network.spec;
+  const fault = familyRulesFault(network.spec);
+  if (fault !== undefined) throw new CniError(cniCode.podNetworkNotReady, fault);
   return {
     network: network.metadata.name,
     isDefaultNetwork: network.metadata.name === defaultNetworkName,

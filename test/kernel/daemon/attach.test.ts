@@ -193,6 +193,37 @@ test("a namespace path that leads nowhere has code 3, one that is no namespace c
   assert.equal(file.json.code, 8);
 });
 
+test("ipam4 and ipam6 are promises about the result: one that is not kept undoes the ADD", async () => {
+  const write = (name: string, spec: object) => {
+    const ipam = { type: "host-local", dataDir: node.addresses, subnet: "10.98.0.0/24" };
+    const parameters = { type: "bridge", bridge: "br-promise", ipam };
+    node.daemon.writeNetwork(name, {
+      apiVersion: "podnet.dev/v1alpha1",
+      kind: "PodNetwork",
+      metadata: { name },
+      spec: { ...spec, parameters },
+    });
+  };
+  write("kept", { ipam4: "external", ipam6: "none" });
+  const pod = node.sandbox("promise");
+  await node.must("ADD", pod, { networks: ["kept"] });
+  await node.must("DEL", pod);
+  const leaks = node.watch(pod);
+  const broken: readonly (readonly [object, number, RegExp])[] = [
+    [{ ipam6: "external" }, 7, /"broken-0": .*IPv6.*ipam6/],
+    [{ ipam4: "none" }, 7, /"broken-1": .*IPv4.*ipam4/],
+    [{ ipam4: "kubernetes" }, 101, /"broken-2".*ipam4.*podCIDRs/],
+  ];
+  for (const [place, [spec, code, text]] of broken.entries()) {
+    write(`broken-${place}`, spec);
+    const { json } = await node.run("ADD", pod, { networks: [`broken-${place}`] });
+    assert.equal(json.code, code, json.msg);
+    assert.match(json.msg, text);
+    assert.deepEqual(node.held(`broken-${place}`), []);
+  }
+  leaks.assertClean();
+});
+
 test("what is invalid or missing in a selection is named with entry and field, and nothing changes", async () => {
   const pod = node.sandbox("bad-selection");
   const leaks = node.watch(pod);
