@@ -139,15 +139,19 @@ function describe(raw: Raw, where: string, { names, out }: Sink): void {
     for (const { vlan, vlanEnd, flags } of vlans as unknown as JsonObject[])
       put(`vlan.${String(ifname)}.${String(vlan)}-${String(vlanEnd ?? vlan)}`, flags ?? []);
   }
+  describeTraffic(raw, put);
+  for (const line of raw.sysctls) {
+    const [path = "", value] = line.split(":");
+    put(`sysctl.${path}`, value);
+  }
+}
+
+function describeTraffic(raw: Raw, put: Put): void {
   for (const { src, srclen, table, priority } of raw.rules)
     put(`rule.${String(src)}/${String(srclen ?? "")}.${String(table)}`, priority);
   // The kernel's own choices follow from the kind of link.
   for (const { kind, dev, options } of raw.qdiscs) {
     if (kind === "tbf" || kind === "ingress") put(`qdisc.${String(dev)}.${String(kind)}`, options);
-  }
-  for (const line of raw.sysctls) {
-    const [path = "", value] = line.split(":");
-    put(`sysctl.${path}`, value);
   }
 }
 
