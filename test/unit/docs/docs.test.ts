@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { configKeys } from "../../../daemon/node/config-schema.ts";
+import { Metrics } from "../../../daemon/node/metrics.ts";
+import { createInProcessIpam, inProcessPlugins } from "../../../daemon/plugins/registry.ts";
+import { cniCode } from "../../../lib/cni/errors.ts";
+
+const read = (path: string): string => readFileSync(path, "utf8");
+
+/** The first cell of each row of a page's tables, without marks. */
+function firstCells(page: string): string[] {
+  return [...page.matchAll(/^\| `?([^|`]+?)`? +\|/gm)].map((match) => match[1] ?? "");
+}
+
+test("docs/errors.md has each error code with its name, and no other", () => {
+  const rows = [...read("docs/errors.md").matchAll(/^\| (\d+) \| (\w+) \|/gm)];
+  const documented = Object.fromEntries(rows.map(([, code, name]) => [name, Number(code)]));
+  assert.deepEqual(documented, { ...cniCode });
+});
+
+test("docs/configuration.md has each key of the daemon's configuration, and no other", () => {
+  const page = read("docs/configuration.md").split("## Keys of podnet's own CNI configuration")[0];
+  const keys = firstCells(page ?? "").filter((cell) => /^[a-z][a-zA-Z0-9]+$/.test(cell) && cell !== "key");
+  assert.deepEqual(keys.toSorted(), [...configKeys].toSorted());
+});
+
+test("docs/metrics.md has each metric of podnet, and no other", async () => {
+  const none = () => ({ add: 0, del: 0 });
+  const zero = () => 0;
+  const { registry } = new Metrics({
+    attachments: zero,
+    sandboxes: zero,
+    pending: zero,
+    waiting: none,
+    running: none,
+    unreadable: zero,
+  });
+  const names = (await registry.getMetricsAsJSON()).map(({ name }) => name);
+  const documented = [...read("docs/metrics.md").matchAll(/^\| `(podnet_\w+)/gm)].map(([, name]) => name);
+  assert.deepEqual(documented.toSorted(), names.filter((name) => name.startsWith("podnet_")).toSorted());
+});
+
+test("docs/plugins.md has each type that runs in process, and no other", () => {
+  const cells = firstCells(read("docs/plugins.md").split("## Differences")[0] ?? "");
+  const types = cells.filter((cell) => /^[a-z][a-z-]+$/.test(cell) && cell !== "type");
+  const inProcess = [...inProcessPlugins.keys(), ...createInProcessIpam().keys()];
+  assert.deepEqual(types.toSorted(), inProcess.toSorted());
+});
+
+test("links between the documents lead somewhere", () => {
+  const pages = ["README.md", "ARCHITECTURE.md", "DECISIONS.md", "CHANGELOG.md", ...readdirSync("docs").map((name) => `docs/${name}`)];
+  for (const page of pages) {
+    for (const [, target = ""] of read(page).matchAll(/\]\((?!https?:)([^)#]+)/g)) {
+      assert.doesNotThrow(() => readFileSync(join(dirname(page), target)), `${page}: ${target}`);
+    }
+  }
+});
