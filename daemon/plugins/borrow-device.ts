@@ -2,7 +2,7 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniInterface, CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import { announce } from "./announce.ts";
-import { claimKey, deviceKey, identify, moveIn } from "./borrow.ts";
+import { claimKey, deviceKey, identify, moveIn, setMac } from "./borrow.ts";
 import { type Borrowed, loadBorrowed, saveBorrowed, type VfBefore } from "./borrowed-state.ts";
 import { claimsOfNode, heldError } from "./device-claims.ts";
 import { pciDeviceInfo, writeDeviceInfo } from "./device-info.ts";
@@ -72,20 +72,18 @@ export interface MoveOptions {
   readonly mtu?: number | undefined;
 }
 
-/** Moves the interface into the sandbox and brings it up there. A hardware address is set while it is down, as drivers demand. */
-export async function moveUp(
+/** Moves the interface into the sandbox and sets it up there, but for its addresses. It is down afterwards. */
+export async function moveAndSet(
   call: PluginCall,
   borrowed: Borrowed,
   options: MoveOptions = {},
 ): Promise<Link> {
   const { rtnl } = requireSandbox(call);
   const link = await moveIn(call, borrowed);
-  if (options.mac !== undefined && options.mac !== link.mac) {
-    await rtnl.changeLink(link.index, { up: false });
-    await rtnl.changeLink(link.index, { mac: options.mac });
-  }
-  if (options.mtu !== undefined) await rtnl.changeLink(link.index, { mtu: options.mtu });
-  return { ...link, mac: options.mac ?? link.mac, mtu: options.mtu ?? link.mtu };
+  const { mac, mtu } = options;
+  if (mac !== undefined && mac !== link.mac) await setMac(rtnl, link.index, mac);
+  if (mtu !== undefined) await rtnl.changeLink(link.index, { mtu });
+  return { ...link, mac: mac ?? link.mac, mtu: mtu ?? link.mtu };
 }
 
 /** Addresses of IPAM on the interface (or, for a driver in user space, in the result only), and the result. */

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { errorCode } from "../../lib/base/errors.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { Link } from "../../lib/netlink/model.ts";
@@ -168,7 +169,7 @@ async function restore(host: Rtnetlink, index: number, before: Before): Promise<
   if (link.master !== undefined) await host.changeLink(index, { master: 0 });
   if (link.name !== before.name) await host.changeLink(index, { name: before.name });
   if (before.mac !== undefined && link.mac !== before.mac) {
-    await host.changeLink(index, { mac: before.mac });
+    await setMac(host, index, before.mac);
   }
   await host.changeLink(index, {
     mtu: before.mtu,
@@ -183,6 +184,22 @@ async function restore(host: Rtnetlink, index: number, before: Before): Promise<
     await host.deleteAddress({ index, address });
   }
   if (before.up) await host.changeLink(index, { up: true });
+}
+
+/**
+ * Sets a hardware address while the interface is down, as drivers demand. A VF that may only have the address which its physical function gave it learns of
+ * that one when it is reset, which coming up and going down does.
+ */
+export async function setMac(rtnl: Rtnetlink, index: number, mac: string): Promise<void> {
+  try {
+    await rtnl.changeLink(index, { mac });
+    return;
+  } catch (error) {
+    if (errorCode(error) !== "EADDRNOTAVAIL") throw error;
+  }
+  await rtnl.changeLink(index, { up: true });
+  await rtnl.changeLink(index, { up: false });
+  await rtnl.changeLink(index, { mac });
 }
 
 async function restoreAltNames(host: Rtnetlink, link: Link, before: Before): Promise<void> {

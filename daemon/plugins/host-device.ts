@@ -2,7 +2,7 @@ import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { claimLoan, finishLoan, moveUp, requireLoan } from "./borrow-device.ts";
+import { claimLoan, finishLoan, moveAndSet, requireLoan } from "./borrow-device.ts";
 import { loadBorrowed } from "./borrowed-state.ts";
 import {
   busDeviceOfId,
@@ -51,7 +51,7 @@ async function add(call: PluginCall): Promise<CniResult> {
   try {
     const borrowed = await claimLoan(call, loan);
     if (loan.link === undefined) return await finishLoan(call, loan, { link: undefined });
-    const link = await moveUp(call, borrowed);
+    const link = await moveAndSet(call, borrowed);
     return await finishLoan(call, loan, { link });
   } catch (error) {
     const action = `move device "${wanted.name}" of network "${call.network}" into the pod`;

@@ -47,7 +47,8 @@ async function add<C>(type: MadeType<C>, call: PluginCall): Promise<CniResult> {
   const result = resultOf(type, call, { link, addresses });
   await configureInterface(call, sandbox, {
     link,
-    setup: { result, index: 0, notify: type.notify },
+    // As in the reference: there is nothing to announce without addresses.
+    setup: { result, index: 0, ...(result.ips.length > 0 && { notify: type.notify }) },
   });
   if (!type.notify.arp) announce(sandbox, link, result.ips);
   return result;

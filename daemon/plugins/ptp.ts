@@ -181,7 +181,8 @@ async function setUpNodeEnd(call: PluginCall, node: Link, pair: Pair): Promise<v
 async function del(call: PluginCall): Promise<void> {
   const index = madeIndex(call);
   const steps: (() => Promise<unknown> | undefined)[] = [
-    () => (decodePtp(call).ipMasq ? deleteMasquerade(call) : undefined),
+    // Not decoded: DEL must not fail for a configuration that is no longer valid.
+    () => (call.config["ipMasq"] === true ? deleteMasquerade(call) : undefined),
     () => call.ipam?.del(),
     () => (index === undefined ? undefined : call.host.deleteLink({ index })),
   ];

@@ -1,7 +1,6 @@
 import type { Case, Step } from "./world.ts";
 
 const add: Step = { verb: "ADD", id: "c1", ifName: "eth0" };
-const check: Step = { verb: "CHECK", id: "c1", ifName: "eth0" };
 const del: Step = { verb: "DEL", id: "c1", ifName: "eth0" };
 /** Without IPAM the reference's CHECK always fails. */
 const addAndDel: readonly Step[] = [add, del];
@@ -52,7 +51,7 @@ function macCases(base: Pick<Case, "type" | "prepare" | "config">): Case[] {
       ...works,
       name: "CNI_ARGS MAC wins over mac",
       config: { ...base.config, mac: "0a:00:00:00:00:01" },
-      args: "IgnoreUnknown=1;MAC=0a-00-00-00-00-02",
+      args: "IgnoreUnknown=1;MAC=0a:00:00:00:00:02",
       keys: ["CNI_ARGS.MAC"],
     },
     {
@@ -263,10 +262,19 @@ export const hostDeviceCases: readonly Case[] = [
   },
   { ...hostDevice, outcome: "fails", name: "hwaddr: none", config: { hwaddr: "zz" }, keys: [] },
   { ...hostDevice, outcome: "fails", name: "no key", config: {}, keys: [] },
-  ...refused({ ...hostDevice, config: {} }, [
-    ["kernelpath", "/etc", "elsewhere"],
-    ["pciBusID", "0000:ff:1f.7", "unknown"],
-    ["runtimeConfig", { deviceID: "0000:ff:1f.7" }, "an unknown deviceID"],
+  // Each beside a key that would do without it.
+  ...refused({ ...hostDevice, config: { hwaddr: "0a:00:00:00:00:10" } }, [
     ["device", "nope", "unknown"],
   ]),
+  ...refused(hostDevice, [
+    ["pciBusID", "0000:ff:1f.7", "unknown"],
+    ["runtimeConfig", { deviceID: "0000:ff:1f.7" }, "an unknown deviceID"],
+  ]),
+  {
+    ...hostDevice,
+    outcome: "fails",
+    name: "kernelpath: elsewhere",
+    config: { kernelpath: "/etc" },
+    keys: [],
+  },
 ];
