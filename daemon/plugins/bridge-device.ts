@@ -139,6 +139,9 @@ export async function ensureVlanGateway(
     const action = `create VLAN gateway "${name}" of network "${call.network}"`;
     throw asCniError(error, cniCode.internal, action);
   }
+  writeSysctls(undefined, [
+    { path: `net/ipv6/conf/${port}/accept_ra`, value: "0", optional: true },
+  ]);
   const link = await requireHostLink(call, name);
   await setPortVlans(call, await requireHostLink(call, port), {
     vlan: place.vlan,

@@ -88,7 +88,8 @@ function learnNames({ node, pod }: { node: Raw; pod: Raw }, names: Names): void 
         ? link["link"]
         : pod.links.find((other) => other["ifindex"] === link["link_index"])?.["ifname"];
     names.add(name, `<port of ${String(peer ?? "nobody")}>`);
-    names.add(mac(link), `<mac of port of ${String(peer ?? "nobody")}>`);
+    // A bridge takes the lowest of its ports' addresses, which chance decides.
+    names.add(mac(link), "<mac of a port>");
   }
   for (const link of node.links) {
     if (/^bwp[0-9a-f]{12}$/.test(String(link["ifname"]))) {
