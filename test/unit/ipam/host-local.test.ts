@@ -98,6 +98,14 @@ test("host-local, round robin, does not give a freed address at once", async () 
   assert.equal(ips[0]?.address, "10.1.0.3/29");
 });
 
+test("host-local, when the text of the last address is longer than the new one's, leaves nothing of it", async () => {
+  const { plugin, call, dir } = fresh({ ranges: [[{ subnet: "10.1.0.0/24" }]] });
+  await plugin.add(call());
+  writeFileSync(join(dir, "last_reserved_ip.0"), "10.1.0.254\n\n\n");
+  await plugin.add(call({ containerId: "c2" }));
+  assert.equal(readFileSync(join(dir, "last_reserved_ip.0"), "utf8"), "10.1.0.3");
+});
+
 test("host-local, when the range is full, fails with code 108 and keeps nothing of the ADD", async () => {
   const { plugin, call, files } = fresh({
     ranges: [[{ subnet: "fd00::/64" }], [{ subnet: "10.1.0.0/30" }]],
