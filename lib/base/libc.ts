@@ -46,6 +46,9 @@ const native = {
   setns: bind<(fd: number, type: number) => number>("int setns(int fd, int type)"),
   close: bind<(fd: number) => number>("int close(int fd)"),
   flock: bind<(fd: number, operation: number) => number>("int flock(int fd, int operation)"),
+  getrusage: bind<(who: number, usage: Uint8Array) => number>(
+    "int getrusage(int who, void *usage)",
+  ),
   // The kernel's second ioctl argument is variadic in C, but every ABI that Node runs on passes one pointer the same way.
   ioctl: bind<(fd: number, request: number, argument: Pointer) => number>(
     "int ioctl(int fd, unsigned long request, void *argument)",
@@ -76,6 +79,9 @@ const SO_PEERCRED = 17;
 const SO_NETNS_COOKIE = 71;
 const LOCK_EXCLUSIVE_NONBLOCKING = 2 | 4;
 const LOCK_UNLOCK = 8;
+const RUSAGE_THREAD = 1;
+/** Offset in struct rusage where long has 64 bits: two struct timeval and twelve longs are before it. */
+const RU_NVCSW = 128;
 
 /** A libc call that failed. `code` is the errno's name (`EEXIST`), `errno` its positive number. */
 export class SystemError extends Error {
@@ -251,6 +257,17 @@ export function tryLock(fd: number): boolean {
 /** Gives a flock back. Closing the descriptor does it too. Throws a SystemError. */
 export function unlock(fd: number): void {
   check("flock", native.flock(fd, LOCK_UNLOCK));
+}
+
+const usage = Buffer.alloc(144);
+
+/**
+ * How often the calling thread has gone to sleep in the kernel to wait for something (`ru_nvcsw` of getrusage(2)). Being sent off the processor by other
+ * threads is not counted.
+ */
+export function timesAsleep(): number {
+  check("getrusage", native.getrusage(RUSAGE_THREAD, usage));
+  return Number(usage.readBigInt64LE(RU_NVCSW));
 }
 
 /** ioctl with a struct given as bytes, which the kernel may change. Returns the call's value. Throws a SystemError. */

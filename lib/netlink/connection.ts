@@ -122,7 +122,7 @@ export class Connection {
       const isDump = isDumpRequest(this.#queue[0]);
       const other = this.#queue.findIndex((pending) => isDumpRequest(pending) !== isDump);
       const count = isDump ? 1 : Math.min(other < 0 ? this.#queue.length : other, MOST_REQUESTS);
-      await this.#transmit(this.#queue.splice(0, count), this.#pressure.measure());
+      await this.#transmit(this.#queue.splice(0, count), this.#pressure.measureInPool());
     }
     this.#working = false;
   }

@@ -6,10 +6,17 @@ import type { Message } from "../../../lib/netlink/message.ts";
 import { RtnlPressure } from "../../../lib/netlink/pressure.ts";
 import { acknowledge, answer, FakeKernel } from "../../helpers/fake-kernel.ts";
 
-const quiet = () => new RtnlPressure(() => 0);
+const quiet = () =>
+  new RtnlPressure(
+    () => 0,
+    () => 0,
+  );
 function contended(): RtnlPressure {
   let now = 0;
-  const pressure = new RtnlPressure(() => now);
+  const pressure = new RtnlPressure(
+    () => now,
+    () => now,
+  );
   const measured = pressure.measure();
   now = 10;
   measured();
