@@ -103,11 +103,14 @@ export class DeviceClaims {
 
   /** The claim on the device that had this name on the node. */
   findByName(device: string): DeviceClaim | undefined {
-    for (const file of this.#files()) {
-      const claim = this.read(decodeURIComponent(file.slice(0, -".json".length)));
-      if (claim?.device === device) return claim;
-    }
-    return undefined;
+    return this.list().find((claim) => claim.device === device);
+  }
+
+  /** All claims. */
+  list(): readonly DeviceClaim[] {
+    return this.#files().flatMap(
+      (file) => this.read(decodeURIComponent(file.slice(0, -".json".length))) ?? [],
+    );
   }
 
   #files(): readonly string[] {

@@ -17,7 +17,7 @@ import { requireFreeName, requireSandbox } from "./made-link.ts";
 import { requireOwnInterface } from "./made-type.ts";
 import { deviceExists, driverOf, isPciAddress, isUserspaceDriver } from "./pci.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { returnDevice } from "./return-device.ts";
+import { releaseClaims, returnDevice } from "./return-device.ts";
 import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { checkInterface, drift } from "./shared-interface.ts";
@@ -36,7 +36,7 @@ type Config = z.output<typeof schema>;
  * The reference's host-device: an interface of the node becomes the pod's, and comes back as it was. It is known by its place on a bus, its permanent
  * hardware address and its index, never by its name in the pod.
  */
-export const hostDevice: Plugin = { add, del, check };
+export const hostDevice: Plugin = { add, del, check, gc: releaseClaims };
 
 function decodeHostDevice(call: PluginCall): Config {
   return decodeConfig(schema, call.config, { network: call.network, plugin: "host-device" });

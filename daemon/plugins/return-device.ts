@@ -1,11 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { bringBack, locate, type Whereabouts } from "./borrow.ts";
+import type { ValidAttachment } from "../../lib/cni/types.ts";
+import { bringBack, claimKey, locate, type Whereabouts } from "./borrow.ts";
 import { type Borrowed, loadBorrowed, saveBorrowed } from "./borrowed-state.ts";
-import { claimsOfNode } from "./device-claims.ts";
+import { type Claimant, claimsOfNode } from "./device-claims.ts";
 import { deleteDeviceInfo } from "./device-info.ts";
 import { bindDriver, deviceExists, driverOf } from "./pci.ts";
-import type { PluginCall } from "./plugin.ts";
+import type { NetworkCall, PluginCall } from "./plugin.ts";
 
 const arrivalMs = 3000;
 const arrivalEveryMs = 50;
@@ -35,6 +36,27 @@ export async function returnDevice(
   if (borrowed.deviceInfoPath !== undefined) deleteDeviceInfo(borrowed.deviceInfoPath);
   await saveBorrowed(call, { ...borrowed, returned: true });
   claims.release(borrowed.key, call);
+}
+
+/**
+ * Ends the claims of attachments of this network that are not valid any more, where the device is on the node: a device that is still somewhere else stays
+ * claimed, since nothing is known any more of what it was like.
+ */
+export async function releaseClaims(
+  call: NetworkCall,
+  valid: readonly ValidAttachment[],
+): Promise<void> {
+  const claims = claimsOfNode();
+  const stale = claims.list().filter((claim) => claim.network === call.network && !isValid(claim));
+  if (stale.length === 0) return;
+  const present = new Set((await call.host.links()).map(claimKey));
+  for (const claim of stale) if (present.has(claim.key)) claims.release(claim.key, claim);
+
+  function isValid(claim: Claimant): boolean {
+    return valid.some(
+      (one) => one.containerID === claim.containerId && one.ifname === claim.ifName,
+    );
+  }
 }
 
 function restoreDriver({ device, driver }: Borrowed): void {

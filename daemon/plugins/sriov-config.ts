@@ -92,6 +92,7 @@ export function decodeSriov(
   mac: (key: string | undefined) => string | undefined,
 ): SriovConfig {
   const config = decodeConfig(schema, call.config, { network: call.network, plugin: "sriov" });
+  refuseInfiniband(call);
   const given = call.runtimeConfig["deviceID"];
   const deviceId = typeof given === "string" && given !== "" ? given : config.deviceID;
   if (deviceId === undefined || !isPciAddress(deviceId)) {
@@ -107,6 +108,16 @@ export function decodeSriov(
     mtu: config.mtu,
     settings: settingsOf(config, chosen),
   };
+}
+
+/** A capability that was asked for is honoured or refused, never ignored. */
+function refuseInfiniband(call: PluginCall): void {
+  const guid = call.runtimeConfig["infinibandGUID"];
+  if (guid === undefined || guid === "") return;
+  throw new CniError(
+    cniCode.capabilityUnsupported,
+    `network "${call.network}": runtimeConfig.infinibandGUID "${String(guid)}": sriov attaches Ethernet functions: use type "ib-sriov-cni"`,
+  );
 }
 
 function settingsOf(config: z.output<typeof schema>, mac: string | undefined): VfSettings {

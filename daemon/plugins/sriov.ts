@@ -6,7 +6,7 @@ import { checkLoan, giveBack } from "./host-device.ts";
 import { requestedMac } from "./mac.ts";
 import { requireFreeName, requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { returnDevice } from "./return-device.ts";
+import { releaseClaims, returnDevice } from "./return-device.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
 import { decodeSriov, type SriovConfig, type VfSettings } from "./sriov-config.ts";
@@ -16,7 +16,7 @@ import { adminMac, applyVf, readVf, rememberVf, requireVf, resetVf, type Vf } fr
  * sriov-cni's sriov: a virtual function of a network card becomes the pod's interface, or the pod's device when a driver for user space has it; what the
  * physical function enforces on it (VLAN, rates, hardware address, ...) is set before, and put back after.
  */
-export const sriov: Plugin = { add, del, check };
+export const sriov: Plugin = { add, del, check, gc: releaseClaims };
 
 function decode(call: PluginCall): SriovConfig {
   return decodeSriov(call, (key) => requestedMac(call, key));

@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterEach, test } from "node:test";
+import { claimsOfNode } from "../../daemon/plugins/device-claims.ts";
 import { hostDevice } from "../../daemon/plugins/host-device.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { cniCode } from "../../lib/cni/errors.ts";
+import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { Attached, cleanSoon, moveIntoNode, staticIpam, watch } from "../helpers/attached.ts";
 import { Lab, type Place } from "../helpers/lab.ts";
 import { kernelState } from "../helpers/state.ts";
@@ -238,6 +240,38 @@ test("host-device: device information is written for PCI devices only, and unkno
   assert.equal(existsSync(path), false);
   await attached.del();
   rmSync(folder, { recursive: true });
+});
+
+test("host-device: GC frees the claims of attachments that nobody knows, unless the device is away", async () => {
+  const pod = lab.pod();
+  const attached = attachment(pod);
+  await attached.add();
+  using host = Rtnetlink.open();
+  const call = {
+    network: "net",
+    config: { type: "host-device" },
+    host,
+    signal: AbortSignal.timeout(5000),
+  };
+  const claims = claimsOfNode();
+  await hostDevice.gc?.(call, []);
+  assert.equal(claims.list().length, 1);
+  // Its record is lost, and somebody brought the device back by hand.
+  pod.run("ip", "link", "set", "eth0", "netns", node.name, "name", "dev0");
+  const index = (
+    JSON.parse(node.run("ip", "-j", "link", "show", "dev0")) as { ifindex: number }[]
+  )[0]?.ifindex;
+  const [claim] = claims.list();
+  assert(claim);
+  claims.release(claim.key, claim);
+  claims.take(`index/${index}`, "dev0", { network: "net", containerId: "lost", ifName: "eth0" });
+  await hostDevice.gc?.(call, [{ containerID: "lost", ifname: "eth0" }]);
+  assert.equal(claims.list().length, 1);
+  await hostDevice.gc?.({ ...call, network: "other" }, []);
+  assert.equal(claims.list().length, 1);
+  await hostDevice.gc?.(call, []);
+  assert.equal(claims.list().length, 0);
+  node.run("ip", "link", "set", "dev0", "alias", "uplink", "up");
 });
 
 const wrong: readonly (readonly [string, Shape, RegExp])[] = [

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { test } from "node:test";
 import type { JsonObject } from "../../../lib/base/json.ts";
 import { needsDriver } from "../../helpers/needs.ts";
@@ -16,7 +17,7 @@ interface Known {
 
 /** Lines `CASE  PATH  # reason`, both with `*` for any text, of the cases whose name begins with the prefix. */
 function readKnown(prefix: string): Known[] {
-  const text = readFileSync(new URL("../known-differences.txt", import.meta.url), "utf8");
+  const text = readFileSync(resolve("test/conformance/known-differences.txt"), "utf8");
   return text.split("\n").flatMap((line): Known[] => {
     if (line.trim() === "" || line.startsWith("#")) return [];
     const [pattern = "", reason = ""] = line.split("#");
