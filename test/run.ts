@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { appendFileSync, existsSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { sweepNamespaces } from "./helpers/lab.ts";
+import { part } from "./helpers/parts.ts";
 import { runFiles, type Tally } from "./helpers/report.ts";
 import { runInVm } from "./helpers/vm.ts";
 import { type Need, type Tier, tiers } from "./tiers.ts";
@@ -28,6 +29,15 @@ function lacks(need: Need): string | undefined {
   }
 }
 
+function fetchParts(tier: Tier): string | undefined {
+  try {
+    for (const name of tier.parts ?? []) part(name);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
 async function runTier(
   tier: Tier,
   parts: readonly string[],
@@ -37,7 +47,7 @@ async function runTier(
   const files = tier
     .files()
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)));
-  const missing = tier.needs.map(lacks).find((reason) => reason !== undefined);
+  const missing = tier.needs.map(lacks).find((reason) => reason !== undefined) ?? fetchParts(tier);
   const idle =
     missing ?? (files.length === 0 && parts.length === 0 ? "has no test files" : undefined);
   if (idle !== undefined) {

@@ -1,4 +1,5 @@
 import { globSync, readFileSync } from "node:fs";
+import type { PartName } from "./helpers/parts.ts";
 
 /** What a tier must find on the machine. `root` covers making namespaces and mounts. */
 export type Need = "root" | "ip" | "nft" | "build";
@@ -8,6 +9,8 @@ export interface Tier {
   readonly name: string;
   readonly files: () => readonly string[];
   readonly needs: readonly Need[];
+  /** Fetched before the first test: some tests have left the machine's network when they ask for one. */
+  readonly parts?: readonly PartName[];
   /** Test files that run side by side. */
   readonly concurrency: number;
   /** Runs inside the virtual machine. */
@@ -15,20 +18,31 @@ export interface Tier {
 }
 
 const glob = (pattern: string) => () => globSync(pattern).toSorted();
+const plugins: readonly PartName[] = ["reference-plugins"];
+const runtimes: readonly PartName[] = ["reference-plugins", "cnitool", "containerd", "cri-proto"];
 const kernel: readonly Need[] = ["root", "ip", "nft", "build"];
 
+const tests = (folder: string) => glob(`${folder}/**/*.test.ts`);
+
 export const tiers: readonly Tier[] = [
-  { name: "unit", files: glob("test/unit/**/*.test.ts"), needs: [], concurrency: 2 },
-  { name: "kernel", files: glob("test/kernel/**/*.test.ts"), needs: kernel, concurrency: 2 },
-  { name: "vm", files: vmFiles, needs: ["root"], concurrency: 1, vm: true },
+  { name: "unit", files: tests("test/unit"), needs: [], concurrency: 2 },
+  { name: "kernel", files: tests("test/kernel"), needs: kernel, parts: plugins, concurrency: 2 },
+  { name: "vm", files: vmFiles, needs: ["root"], parts: plugins, concurrency: 1, vm: true },
   {
     name: "conformance",
-    files: glob("test/conformance/**/*.test.ts"),
+    files: tests("test/conformance"),
     needs: kernel,
+    parts: plugins,
     concurrency: 2,
   },
-  { name: "runtime", files: glob("test/e2e/*.test.ts"), needs: kernel, concurrency: 1 },
-  { name: "fuzz", files: glob("test/fuzz/**/*.test.ts"), needs: [], concurrency: 2 },
+  {
+    name: "runtime",
+    files: glob("test/e2e/*.test.ts"),
+    needs: kernel,
+    parts: runtimes,
+    concurrency: 1,
+  },
+  { name: "fuzz", files: tests("test/fuzz"), needs: [], concurrency: 2 },
 ];
 
 /** The virtual machine's own cases, and the kernel tests that skip what this kernel lacks: they run whole there. */
