@@ -1,54 +1,16 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { portmap } from "../../daemon/plugins/portmap.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
-import type { CniResult } from "../../lib/cni/types.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { Attached, moveIntoNode } from "../helpers/attached.ts";
 import { Lab, type Place } from "../helpers/lab.ts";
 import { nftRuleset } from "../helpers/state.ts";
+import { ask, type Pod, Town } from "../helpers/town.ts";
 
 const lab = new Lab();
 const node = moveIntoNode(lab);
-const outside = lab.node();
-
-/** A pod on a bridge of the node, made by hand: portmap is what is tested. */
-interface Pod {
-  readonly place: Place;
-  readonly result: CniResult;
-}
-
-function ip(place: Place, text: string): void {
-  place.run("ip", ...text.split(" "));
-}
-
-function makePod(number: number): Pod {
-  const place = lab.pod();
-  ip(node, `link add v${number} type veth peer name eth0 netns ${place.name}`);
-  ip(node, `link set v${number} master br0 up`);
-  // What br_netfilter forwards within the bridge comes back by the port it came from (the bridge plugin: hairpinMode).
-  ip(node, `link set v${number} type bridge_slave hairpin on`);
-  ip(place, "link set lo up");
-  ip(place, "link set eth0 up");
-  ip(place, `address add 10.7.0.${number}/24 dev eth0`);
-  ip(place, `-6 address add fd07::${number}/64 dev eth0 nodad`);
-  ip(place, "route add default via 10.7.0.1");
-  ip(place, "-6 route add default via fd07::1");
-  return {
-    place,
-    result: {
-      interfaces: [{ name: "br0" }, { name: "eth0", sandbox: place.path }],
-      ips: [
-        { address: `10.7.0.${number}/24`, interface: 1 },
-        { address: `fd07::${number}/64`, interface: 1 },
-      ],
-      routes: [],
-      dns: {},
-    },
-  };
-}
 
 function attach(
   pod: Pod,
@@ -65,61 +27,17 @@ function attach(
   });
 }
 
-/** A server in a place that answers each connection or datagram with the peer's address; ended at the test's end. */
-const servers: { kill(): unknown }[] = [];
-async function serve(place: Place, port: number, protocol: "tcp" | "udp" = "tcp"): Promise<void> {
-  const script =
-    protocol === "tcp"
-      ? `require("net").createServer((s)=>{s.on("error",()=>{});s.end(s.remoteAddress)}).listen(${port},"::",()=>console.log("up"))`
-      : `const u=require("dgram").createSocket("udp6");u.on("message",(m,r)=>u.send(r.address,r.port,r.address));u.bind(${port},"::",()=>console.log("up"))`;
-  const [program = "", ...args] = place.wrap([process.execPath, "-e", script]);
-  const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
-  servers.push(child);
-  await new Promise((up) => child.stdout.once("data", up));
-}
-
-/** What the server says (the peer it sees), or "" when nothing answers within a second. */
-function ask(
-  from: Place,
-  to: string,
-  options: { protocol?: "tcp" | "udp"; source?: string } = {},
-): string {
-  const [host, port] = to.split(" ");
-  const script =
-    options.protocol === "udp"
-      ? `const u=require("dgram").createSocket("${host?.includes(":") ? "udp6" : "udp4"}");u.on("message",(m)=>{process.stdout.write(m);process.exit()});u.bind(${Number(options.source ?? 0)},()=>u.send("x",${port},"${host}"));setTimeout(()=>process.exit(),400)`
-      : `const s=require("net").connect({host:"${host}",port:${port}});s.pipe(process.stdout);s.on("error",()=>process.exit());setTimeout(()=>process.exit(),400)`;
-  const [program = "", ...args] = from.wrap([process.execPath, "-e", script]);
-  return spawnSync(program, args, { encoding: "utf8" }).stdout.replace("::ffff:", "");
-}
-
 let one: Pod;
 let two: Pod;
+let town: Town;
+let outside: Place;
 
 before(async () => {
-  ip(node, "link add br0 type bridge");
-  ip(node, "link set br0 up");
-  ip(node, "address add 10.7.0.1/24 dev br0");
-  ip(node, "-6 address add fd07::1/64 dev br0 nodad");
-  ip(node, `link add up0 type veth peer name up0 netns ${outside.name}`);
-  for (const [place, last] of [
-    [node, 1],
-    [outside, 2],
-  ] as const) {
-    ip(place, "link set up0 up");
-    ip(place, `address add 192.0.2.${last}/24 dev up0`);
-    ip(place, `-6 address add 2001:db8::${last}/64 dev up0 nodad`);
-  }
-  ip(node, "address add 192.0.2.11/24 dev up0");
-  node.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1");
-  one = makePod(2);
-  two = makePod(3);
-  await Promise.all([serve(one.place, 80), serve(two.place, 80), serve(one.place, 53, "udp")]);
+  town = await Town.build(lab, node);
+  ({ one, two, outside } = town);
 });
 
-after(() => {
-  for (const server of servers) server.kill();
-});
+after(() => town[Symbol.dispose]());
 
 /** Every element of podnet's table, as text; [] when there is no table or no element. */
 function elements(): string[] {
@@ -202,7 +120,7 @@ test("portmap: hostIP keeps a mapping to one address, which goes before a mappin
 });
 
 test("portmap: UDP follows a new pod at once, though the node tracks the old connection", async () => {
-  await serve(two.place, 53, "udp");
+  await town.serve(two.place, 53, "udp");
   const mapping = [{ hostPort: 5353, containerPort: 53, protocol: "udp" }];
   const config = { masqAll: true };
   const first = attach(one, mapping, { id: "one" });
