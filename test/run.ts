@@ -38,18 +38,27 @@ function fetchParts(tier: Tier): string | undefined {
   }
 }
 
+function chosenFiles(tier: Tier, parts: readonly string[]): readonly string[] {
+  const files = tier.files();
+  return parts.length === 0
+    ? files
+    : files.filter((file) => parts.some((one) => file.includes(one)));
+}
+
+/** Why the tier can't run here. */
+function whyIdle(tier: Tier, isEmpty: boolean): string | undefined {
+  if (isEmpty) return "has no test files";
+  return tier.needs.map(lacks).find((reason) => reason !== undefined) ?? fetchParts(tier);
+}
+
 async function runTier(
   tier: Tier,
   parts: readonly string[],
   name: string | undefined,
 ): Promise<Tally> {
   const started = performance.now();
-  const files = tier
-    .files()
-    .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)));
-  const missing = tier.needs.map(lacks).find((reason) => reason !== undefined) ?? fetchParts(tier);
-  const idle =
-    missing ?? (files.length === 0 && parts.length === 0 ? "has no test files" : undefined);
+  const files = chosenFiles(tier, parts);
+  const idle = whyIdle(tier, files.length === 0 && parts.length === 0);
   if (idle !== undefined) {
     process.stdout.write(`${tier.name}: ${ci ? "FAILED" : "skipped"}: ${idle}\n`);
     return { passed: 0, failed: ci ? 1 : 0, skipped: ci ? 0 : 1 };
