@@ -111,8 +111,8 @@ export function ask(
   const [host, port] = to.split(" ");
   const script =
     options.protocol === "udp"
-      ? `const u=require("dgram").createSocket("${host?.includes(":") ? "udp6" : "udp4"}");u.on("message",(m)=>{process.stdout.write(m);process.exit()});u.bind(${Number(options.source ?? 0)},()=>u.send("x",${port},"${host}"));setTimeout(()=>process.exit(),400)`
-      : `const s=require("net").connect({host:"${host}",port:${port}});s.pipe(process.stdout);s.on("error",()=>process.exit());setTimeout(()=>process.exit(),400)`;
+      ? `const u=require("dgram").createSocket("${host?.includes(":") ? "udp6" : "udp4"}");u.on("message",(m)=>{process.stdout.write(m);process.exit()});u.bind(${Number(options.source ?? 0)},()=>u.send("x",${port},"${host}"));setTimeout(()=>process.exit(),1300)`
+      : `const s=require("net").connect({host:"${host}",port:${port}});s.pipe(process.stdout);s.on("error",()=>process.exit());setTimeout(()=>process.exit(),1300)`;
   const [program = "", ...args] = from.wrap([process.execPath, "-e", script]);
   return spawnSync(program, args, { encoding: "utf8" }).stdout.replace("::ffff:", "");
 }

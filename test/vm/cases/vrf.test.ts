@@ -5,6 +5,8 @@ import type { JsonObject } from "../../../lib/base/json.ts";
 import type { CniResult } from "../../../lib/cni/types.ts";
 import { Attached, moveIntoNode } from "../../helpers/attached.ts";
 import { Lab, type Place } from "../../helpers/lab.ts";
+import { part } from "../../helpers/parts.ts";
+import { mustRunPlugin } from "../../helpers/plugin-call.ts";
 
 const lab = new Lab();
 const node = moveIntoNode(lab);
@@ -116,4 +118,70 @@ test("vrf: wrong configurations are refused, and a VRF of another table or a lin
   });
   await blue.del();
   assert.equal(node.run("ip", "-br", "link", "show", "type", "vrf"), "");
+});
+
+/** Routes of all tables, rules and masters, without what differs from run to run. */
+function state(pod: Place): string[] {
+  const lines = [
+    pod.run("ip", "-4", "route", "show", "table", "all"),
+    pod.run("ip", "-6", "route", "show", "table", "all"),
+    pod.run("ip", "rule"),
+    pod
+      .run("ip", "-br", "link", "show", "type", "vrf")
+      .replaceAll(/([0-9a-f]{2}:){5}[0-9a-f]{2}/g, ""),
+    ...["net0", "net1"].map((name) => {
+      const [link] = JSON.parse(pod.run("ip", "-j", "link", "show", name)) as { master?: string }[];
+      return `${name} in ${link?.master}`;
+    }),
+  ];
+  // The kernel's own routes come and go with duplicate address detection.
+  return lines
+    .flatMap((text) => text.split("\n").map((line) => line.trim()))
+    .filter((line) => line !== "" && !/fe80|ff00|anycast|^local |^broadcast /.test(line))
+    .toSorted();
+}
+
+test("vrf: routes, rules and masters are those that the reference leaves, after each ADD and DEL", async () => {
+  const calls = [
+    { ifName: "net0", config: { vrfname: "blue" } },
+    { ifName: "net1", config: { vrfname: "red", table: 77 } },
+  ];
+  const prepare = () => {
+    const { pod } = makePod();
+    run(pod, "route add 192.0.2.0/24 via 10.1.0.1 dev net0");
+    run(pod, "route add default via 10.1.0.1 dev net1");
+    run(pod, "-6 route add 2001:db8::/64 via fd01::1 dev net0");
+    return pod;
+  };
+  const reference = async (
+    verb: "ADD" | "DEL",
+    pod: Place,
+    { ifName, config }: (typeof calls)[number],
+  ) => {
+    const interfaces = [{ name: ifName, sandbox: pod.path }];
+    const prevResult = { cniVersion: "1.1.0", interfaces, ips: [] };
+    const path = part("reference-plugins");
+    await mustRunPlugin({
+      program: `${path}/vrf`,
+      verb,
+      path,
+      ifName,
+      node,
+      containerId: "c1",
+      netns: pod.path,
+      config: { cniVersion: "1.1.0", name: "blue", type: "vrf", ...config, prevResult },
+    });
+  };
+  const [theirs, ours] = [prepare(), prepare()];
+  const attached = calls.map(({ ifName, config }) => attach(ours, ifName, config));
+  for (const [index, call] of calls.entries()) {
+    await reference("ADD", theirs, call);
+    await attached[index]?.add();
+    assert.deepEqual(state(ours), state(theirs), `after ADD of ${call.ifName}`);
+  }
+  for (const [index, call] of calls.entries()) {
+    await reference("DEL", theirs, call);
+    await attached[index]?.del();
+    assert.deepEqual(state(ours), state(theirs), `after DEL of ${call.ifName}`);
+  }
 });
