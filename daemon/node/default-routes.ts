@@ -1,3 +1,4 @@
+import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { NetlinkError } from "../../lib/netlink/error.ts";
 import type { Route } from "../../lib/netlink/model.ts";
@@ -25,22 +26,29 @@ export async function settleDefaultRoutes(work: DefaultRouteWork): Promise<void>
   const { defaultRoute } = work.plan;
   const asked = [defaultRoute.v4, defaultRoute.v6].some((owner) => owner.attachment !== undefined);
   if (work.attachments.length < 2 && !asked) return;
-  await settle(work, 4, defaultRoute.v4);
-  await settle(work, 6, defaultRoute.v6);
+  const [places, v4, v6] = await together([
+    placesOf(work),
+    work.rtnl.routes({ family: 4, table: mainTable }),
+    work.rtnl.routes({ family: 6, table: mainTable }),
+  ]);
+  await settle(work, { family: 4, owner: defaultRoute.v4, routes: placed(v4, places) });
+  await settle(work, { family: 6, owner: defaultRoute.v6, routes: placed(v6, places) });
 }
 
-async function settle(
-  work: DefaultRouteWork,
-  family: 4 | 6,
-  owner: DefaultRouteOwner,
-): Promise<void> {
-  const routes = await defaultRoutes(work, family);
+interface Found {
+  readonly family: 4 | 6;
+  readonly owner: DefaultRouteOwner;
+  readonly routes: readonly PlacedRoute[];
+}
+
+async function settle(work: DefaultRouteWork, found: Found): Promise<void> {
+  const { owner, routes } = found;
   if (owner.attachment === undefined) {
     const [first] = routes;
     if (first !== undefined) await removeOthers(work, routes, first.place);
     return;
   }
-  await give(work, { family, owner, place: owner.attachment, routes });
+  await give(work, { ...found, place: owner.attachment });
 }
 
 interface PlacedRoute {
@@ -49,20 +57,22 @@ interface PlacedRoute {
   readonly route: Route;
 }
 
-/** The family's default routes over interfaces of the attachments, in the order of the attachments. */
-async function defaultRoutes(work: DefaultRouteWork, family: 4 | 6): Promise<PlacedRoute[]> {
-  const routes = await work.rtnl.routes({ family, table: mainTable });
-  const places = new Map<number, number>();
-  for (const [place, { ifName }] of work.attachments.entries()) {
-    const link = await work.rtnl.getLink({ name: ifName });
-    if (link !== undefined) places.set(link.index, place);
-  }
-  const placed: PlacedRoute[] = [];
-  for (const route of routes) {
-    const place = route.index === undefined ? undefined : places.get(route.index);
-    if (place !== undefined && isUnicastDefault(route)) placed.push({ place, route });
-  }
-  return placed.sort((a, b) => a.place - b.place);
+/** The attachments' places by the indices of their interfaces. */
+async function placesOf(work: DefaultRouteWork): Promise<ReadonlyMap<number, number>> {
+  const links = await together(
+    work.attachments.map(({ ifName }) => work.rtnl.getLink({ name: ifName })),
+  );
+  const entries = links.map((link, place) => [link?.index ?? 0, place] as const);
+  return new Map(entries.filter(([index]) => index > 0));
+}
+
+/** The default routes over interfaces of the attachments, in the order of the attachments. */
+function placed(routes: readonly Route[], places: ReadonlyMap<number, number>): PlacedRoute[] {
+  return routes
+    .filter(isUnicastDefault)
+    .map((route) => ({ place: places.get(route.index ?? 0) ?? -1, route }))
+    .filter(({ place }) => place >= 0)
+    .sort((a, b) => a.place - b.place);
 }
 
 /** RTN_UNICAST: the kernel's own "unreachable default" of IPv6 is not one. */
@@ -90,11 +100,8 @@ async function remove(rtnl: Rtnetlink, route: Route): Promise<void> {
   });
 }
 
-interface Grant {
-  readonly family: 4 | 6;
-  readonly owner: DefaultRouteOwner;
+interface Grant extends Found {
   readonly place: number;
-  readonly routes: readonly PlacedRoute[];
 }
 
 async function give(work: DefaultRouteWork, grant: Grant): Promise<void> {

@@ -10,6 +10,7 @@ import {
   parseIp,
   withPrefix,
 } from "../../lib/base/ip.ts";
+import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
 import { emptyResult } from "../../lib/cni/types.ts";
@@ -49,18 +50,9 @@ async function add(call: PluginCall): Promise<CniResult> {
   const sandbox = requireSandbox(call);
   const addressing = await addressesFor(call, config);
   const device = await ensureBridge(call, config);
-  const pair = await attachVeth(call, config, { device, sandbox });
-  const result = { ...addressing, interfaces: podInterfaces(call, sandbox, pair.pod) };
-  if (!config.disableContainerInterface) {
-    await configureInterface(call, sandbox, {
-      link: pair.pod,
-      setup: {
-        result,
-        index: containerIndex,
-        ...(result.ips.length > 0 && { dad: config.enableDad, notify: { arp: true } }),
-      },
-    });
-  }
+  const port = await attachVeth(call, config, { device, sandbox });
+  const pod = await setUpPod(call, config, { sandbox, index: port.link ?? 0, addressing });
+  const result = { ...addressing, interfaces: podInterfaces(call, sandbox, pod) };
   const gateway = await setUpGateways(call, config, { device, ips: result.ips });
   if (config.ipMasq) {
     await addMasquerade(
@@ -68,8 +60,32 @@ async function add(call: PluginCall): Promise<CniResult> {
       result.ips.map(({ address }) => address),
     );
   }
-  const port = config.disableContainerInterface ? pair.port : await awaitPort(call, pair.port);
-  return finish(call, config, { result, port, gateway });
+  const [forwarding, now] = await together([
+    config.disableContainerInterface ? Promise.resolve(port) : awaitPort(call, port),
+    // The hardware address is read at the end: it may have changed with the bridge's first port.
+    requireHostLink(call, config.bridge),
+  ]);
+  return finish(config, result, [now, forwarding, gateway]);
+}
+
+/** The pod's end, configured. */
+async function setUpPod(
+  call: PluginCall,
+  config: BridgeConfig,
+  at: { readonly sandbox: Sandbox; readonly index: number; readonly addressing: CniResult },
+): Promise<Link> {
+  const { sandbox, addressing } = at;
+  const link = { index: at.index, name: call.ifName };
+  const found = requireLink(sandbox.rtnl, link);
+  if (config.disableContainerInterface) return await found;
+  const hasIps = addressing.ips.length > 0;
+  const setup = {
+    result: addressing,
+    index: containerIndex,
+    ...(hasIps && { dad: config.enableDad, notify: { arp: true } }),
+  };
+  const [pod] = await together([found, configureInterface(call, sandbox, { link, setup })]);
+  return pod;
 }
 
 /** The addresses, with their gateways, and routes of the attachment; none without IPAM. */
@@ -111,39 +127,35 @@ function defaultRoutes(ips: readonly CniIp[], routes: readonly CniRoute[]): read
   return found;
 }
 
-interface VethPair {
-  readonly port: Link;
-  readonly pod: Link;
-}
-
-/** Makes the pair with one message: the node's end up and on the bridge, the pod's end with its final name and hardware address. */
+/**
+ * Makes the pair with one message: the node's end up and on the bridge, the pod's end with its final name and hardware address. Gives the node's end,
+ * whose `link` is the pod's.
+ */
 async function attachVeth(
   call: PluginCall,
   config: BridgeConfig,
   place: { readonly device: Link; readonly sandbox: Sandbox },
-): Promise<VethPair> {
+): Promise<Link> {
   const { host } = call;
   const name = hostVethName(call.containerId, call.ifName);
   const mtu = config.mtu === undefined ? {} : { mtu: config.mtu };
   const mac = config.mac === undefined ? {} : { mac: config.mac };
-  try {
-    await host.createLink({
-      name,
-      ...mtu,
-      data: {
-        kind: "veth",
-        peer: { name: call.ifName, ...mtu, ...mac, netnsFd: place.sandbox.netns.fd },
-      },
-      master: place.device.index,
-      up: true,
-    });
-  } catch (error) {
-    throw await vethFailure(call, place.sandbox, error);
-  }
+  const created = host.createLink({
+    name,
+    ...mtu,
+    data: {
+      kind: "veth",
+      peer: { name: call.ifName, ...mtu, ...mac, netnsFd: place.sandbox.netns.fd },
+    },
+    master: place.device.index,
+    up: true,
+  });
+  const [made, found] = await Promise.allSettled([created, requireHostLink(call, name)]);
+  if (made.status === "rejected") throw await vethFailure(call, place.sandbox, made.reason);
+  if (found.status === "rejected") throw found.reason;
+  const port = found.value;
   const acceptRa = `net/ipv6/conf/${name}/accept_ra`;
   writeSysctls(undefined, [{ path: acceptRa, value: "0", optional: true }]);
-  const port = await requireHostLink(call, name);
-  const pod = await requireLink(place.sandbox.rtnl, { index: port.link ?? 0, name: call.ifName });
   if (config.hairpinMode || config.portIsolation) {
     await host.setBridgePort(port.index, {
       ...(config.hairpinMode && { hairpin: true }),
@@ -151,7 +163,7 @@ async function attachVeth(
     });
   }
   await setPortVlans(call, port, config);
-  return { port, pod };
+  return port;
 }
 
 async function vethFailure(call: PluginCall, sandbox: Sandbox, error: unknown): Promise<CniError> {
@@ -222,22 +234,15 @@ async function awaitPort(call: PluginCall, { index, name }: Link): Promise<Link>
   );
 }
 
-interface Outcome {
-  readonly result: CniResult;
-  readonly port: Link;
-  readonly gateway: Link | undefined;
-}
-
-/** Fills in the hardware addresses, read at the end: the bridge's may have changed with its first port. */
-async function finish(
-  call: PluginCall,
+/** Fills in the hardware addresses of the node's side: the bridge, its port, and the gateway's interface if there is one. */
+function finish(
   config: BridgeConfig,
-  { result, port, gateway }: Outcome,
-): Promise<CniResult> {
-  const device = await requireHostLink(call, config.bridge);
+  result: CniResult,
+  hostSide: readonly (Link | undefined)[],
+): CniResult {
   const [, , pod] = result.interfaces;
-  const hostSide = [device, port, gateway].filter((link) => link !== undefined);
-  const [first, second, ...further] = hostSide.map(({ name, mac }) => ({
+  const entries = hostSide.filter((link) => link !== undefined);
+  const [first, second, ...further] = entries.map(({ name, mac }) => ({
     name,
     ...(mac !== undefined && { mac }),
   }));

@@ -9,10 +9,12 @@ import {
   networkOf,
   parseCidr,
 } from "../../lib/base/ip.ts";
+import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
 import type { Address, Link, Route, RouteSpec } from "../../lib/netlink/model.ts";
 import { findOwner } from "./duplicate.ts";
+import { requireLink } from "./made-link.ts";
 import type { PluginCall, Sandbox } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
 import { type Sysctl, writeSysctls } from "./shared-sysctl.ts";
@@ -31,6 +33,8 @@ const longestPauseMs = 50;
 const carrierLimitMs = 500;
 /** IFF_LOWER_UP of linux/if.h. */
 const lowerUp = 0x10000;
+
+type NamedLink = Pick<Link, "index" | "name">;
 
 /** How an interface of a pod is set up. */
 export interface InterfaceSetup {
@@ -52,17 +56,19 @@ export interface InterfaceSetup {
 export async function configureInterface(
   call: PluginCall,
   sandbox: Sandbox,
-  { link, setup }: { readonly link: Link; readonly setup: InterfaceSetup },
+  { link, setup }: { readonly link: NamedLink; readonly setup: InterfaceSetup },
 ): Promise<void> {
   const ips = setup.result.ips.filter((ip) => ip.interface === setup.index);
   const ipv6 = ips.some((ip) => parseCidr(ip.address).family === 6);
   writeSysctls(sandbox.netns, interfaceSysctls(link.name, ipv6, setup));
-  for (const ip of ips) await addAddress(call, sandbox, { link, ip });
-  await sandbox.rtnl.changeLink(link.index, { up: true });
+  await together([
+    ...ips.map((ip) => addAddress(call, sandbox, { link, ip })),
+    sandbox.rtnl.changeLink(link.index, { up: true }),
+  ]);
   if (ipv6) await settle(call, sandbox, link);
-  for (const route of setup.result.routes) {
-    await addRoute(call, sandbox, routeSpec(link, route, ips));
-  }
+  await together(
+    setup.result.routes.map((route) => addRoute(call, sandbox, routeSpec(link, route, ips))),
+  );
 }
 
 function interfaceSysctls(name: string, ipv6: boolean, setup: InterfaceSetup): readonly Sysctl[] {
@@ -89,7 +95,7 @@ function interfaceSysctls(name: string, ipv6: boolean, setup: InterfaceSetup): r
 async function addAddress(
   call: PluginCall,
   sandbox: Sandbox,
-  { link, ip }: { readonly link: Link; readonly ip: CniIp },
+  { link, ip }: { readonly link: NamedLink; readonly ip: CniIp },
 ): Promise<void> {
   const cidr = parseCidr(ip.address);
   try {
@@ -114,7 +120,7 @@ export function broadcastOf(cidr: Cidr): { readonly broadcast?: string } {
  * Waits until no IPv6 address is tentative. The kernel gives up detection by itself in time; after ten seconds the addresses are left as
  * they are.
  */
-async function settle(call: PluginCall, sandbox: Sandbox, link: Link): Promise<void> {
+async function settle(call: PluginCall, sandbox: Sandbox, link: NamedLink): Promise<void> {
   const end = performance.now() + settleLimitMs;
   const carrierEnd = performance.now() + carrierLimitMs;
   for (let pause = 1; performance.now() < end; pause = Math.min(pause * 2, longestPauseMs)) {
@@ -132,7 +138,7 @@ function isGlobalIpv6({ address, scope }: Address): boolean {
   return address.includes(":") && scope === universe;
 }
 
-async function hasCarrier(sandbox: Sandbox, link: Link): Promise<boolean> {
+async function hasCarrier(sandbox: Sandbox, link: NamedLink): Promise<boolean> {
   const now = await sandbox.rtnl.getLink({ index: link.index });
   return now !== undefined && (now.flags & lowerUp) !== 0;
 }
@@ -140,9 +146,10 @@ async function hasCarrier(sandbox: Sandbox, link: Link): Promise<boolean> {
 async function duplicateAddress(
   call: PluginCall,
   sandbox: Sandbox,
-  found: { readonly link: Link; readonly duplicate: Address },
+  found: { readonly link: NamedLink; readonly duplicate: Address },
 ): Promise<CniError> {
-  const { link, duplicate } = found;
+  const { duplicate } = found;
+  const link = await requireLink(sandbox.rtnl, found.link);
   const address = duplicate.address.replace(/\/\d+$/, "");
   const owner = await findOwner(sandbox, link, { address, signal: call.signal });
   const who = owner === undefined ? "another host" : `hardware address "${owner}"`;
@@ -153,7 +160,7 @@ async function duplicateAddress(
 }
 
 /** A route of a result as the kernel gets it: without `gw` it takes the first gateway of its family. */
-function routeSpec(link: Link, route: CniRoute, ips: readonly CniIp[]): RouteSpec {
+function routeSpec(link: NamedLink, route: CniRoute, ips: readonly CniIp[]): RouteSpec {
   const destination = parseCidr(route.dst);
   const gateway = route.gw ?? gatewayOf(ips, destination.family);
   return {

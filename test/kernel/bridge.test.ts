@@ -298,7 +298,7 @@ test("bridge, when another pod has the IPv6 address and detection is on, fails w
   await plugins.mustRun({ ...at(lab.pod(), same), ...verb("ADD") });
   const { json } = await plugins.run({ ...at(lab.pod(), same, { id: "c2" }), ...verb("ADD") });
   assert.equal(json.code, 108);
-  assert.match(json.msg, /"fd00:1::5\/64".*another host on the network has it/);
+  assert.match(json.msg, /"fd00:1::5\/64".*on the network has it/);
 });
 
 test("bridge, in a pod where IPv6 is switched off, switches it on for its own address only", async () => {
