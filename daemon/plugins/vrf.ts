@@ -24,12 +24,10 @@ const noDad = 0x02;
 const permanent = 0x80;
 
 const configField = z.object({
-  vrfname: z
-    .string({ error: "is missing: must name the VRF" })
-    .refine(isInterfaceName, {
-      error: (issue) =>
-        `"${issue.input}" is not an interface name: must be 1 to 15 characters without spaces or slashes`,
-    }),
+  vrfname: z.string({ error: "is missing: must name the VRF" }).refine(isInterfaceName, {
+    error: (issue) =>
+      `"${issue.input}" is not an interface name: must be 1 to 15 characters without spaces or slashes`,
+  }),
   // 0 means a free one, as in the reference.
   table: optional(z.int().min(0).max(0xffffffff)),
 });
