@@ -1,4 +1,5 @@
 import { errorText } from "../../lib/base/errors.ts";
+import { together } from "../../lib/base/together.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { encodeCniArgs, type SandboxRequest } from "../../lib/cni/request.ts";
@@ -12,7 +13,8 @@ import { effectiveScope, mergeResults } from "./merge.ts";
 import type { Plan } from "./plan.ts";
 import { planRequest } from "./plan-request.ts";
 import { podOf } from "./pods.ts";
-import type { SandboxRecord } from "./record.ts";
+import type { AttachmentRecord, SandboxRecord } from "./record.ts";
+import { inRuns } from "./runs.ts";
 import { type OpenSandbox, openSandbox, reopenSandbox } from "./sandbox.ts";
 import { giveBack } from "./undo.ts";
 
@@ -110,14 +112,16 @@ function cniPathOf(node: NodeContext, request: SandboxRequest): string[] {
 
 /** An interface that is there already belongs to somebody: it must not be mistaken for ours when the ADD is undone. */
 async function refuseTakenNames(plan: Plan, sandbox: OpenSandbox): Promise<void> {
-  for (const { ifName, network, conflist } of plan.attachments) {
-    if (decodeConflist(conflist).plugins[0]?.type === "loopback") continue;
-    if ((await sandbox.rtnl.getLink({ name: ifName })) === undefined) continue;
-    throw new CniError(
-      cniCode.invalidEnvironment,
-      `attach network "${network}": interface "${ifName}" exists already in "${sandbox.path}"`,
-    );
-  }
+  const made = plan.attachments.filter(
+    ({ conflist }) => decodeConflist(conflist).plugins[0]?.type !== "loopback",
+  );
+  const links = await together(made.map(({ ifName }) => sandbox.rtnl.getLink({ name: ifName })));
+  const taken = made.find((_, place) => links[place] !== undefined);
+  if (taken === undefined) return;
+  throw new CniError(
+    cniCode.invalidEnvironment,
+    `attach network "${taken.network}": interface "${taken.ifName}" exists already in "${sandbox.path}"`,
+  );
 }
 
 /** Writes the intent: from here on a DEL finds everything that this ADD may have made. */
@@ -147,10 +151,12 @@ function intend(
 
 async function attachAll(work: AddWork, plan: Plan): Promise<void> {
   const { node, record } = work;
-  for (const [place, attachment] of record.attachments.entries()) {
+  const attachOne = async (attachment: AttachmentRecord): Promise<void> => {
     const result = await attach({ ...work, attachment });
-    requireFamilies(attachment.network, plan.families[place] ?? {}, result);
-  }
+    const families = plan.families[record.attachments.indexOf(attachment)] ?? {};
+    requireFamilies(attachment.network, families, result);
+  };
+  for (const run of inRuns(record.attachments)) await together(run.map(attachOne));
   await settleDefaultRoutes({ rtnl: work.sandbox.rtnl, attachments: record.attachments, plan });
   record.phase = "attached";
   node.store.put(record);

@@ -4,6 +4,7 @@ import type { Sandbox } from "../plugins/plugin.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import type { SandboxRecord } from "./record.ts";
+import { inRuns } from "./runs.ts";
 
 /** What giving back a sandbox works with: the record alone says what there is. */
 export interface UndoWork {
@@ -23,12 +24,11 @@ export async function giveBack(work: UndoWork): Promise<void> {
   const { node, record } = work;
   if (record.phase !== "deleting") note(node, record, { phase: "deleting" });
   const faults: unknown[] = [];
-  for (const attachment of record.attachments.toReversed()) {
-    try {
-      await detach({ ...work, attachment });
-    } catch (error) {
-      faults.push(error);
-    }
+  for (const run of inRuns(record.attachments.toReversed())) {
+    const outcomes = await Promise.allSettled(
+      run.map((attachment) => detach({ ...work, attachment })),
+    );
+    for (const outcome of outcomes) if (outcome.status === "rejected") faults.push(outcome.reason);
   }
   if (faults.length === 0) {
     node.store.remove(record);

@@ -65,6 +65,41 @@ test("DEL gives back everything, and may be repeated", async () => {
   );
 });
 
+test("a network that fails while others are attached at the same time undoes all and names itself", async () => {
+  const pod = node.sandbox("full");
+  node.daemon.writeNetwork("full", {
+    apiVersion: "podnet.dev/v1alpha1",
+    kind: "PodNetwork",
+    metadata: { name: "full" },
+    spec: {
+      parameters: {
+        type: "bridge",
+        bridge: "full",
+        ipam: {
+          type: "host-local",
+          dataDir: node.addresses,
+          ranges: [[{ subnet: "10.77.0.0/30", rangeStart: "10.77.0.1", rangeEnd: "10.77.0.1" }]],
+        },
+      },
+    },
+  });
+  const leaks = node.watch(pod);
+  const held = ["blue", "red"].map((network) => node.held(network));
+  const { status, json } = await node.run("ADD", pod, { networks: ["blue", "full", "red"] });
+  assert.equal(status, 1);
+  assert.equal(json.code, 108);
+  assert.match(json.msg, /^attach network "full" \(net1\)/);
+  leaks.assertClean();
+  assert.deepEqual(
+    ["blue", "red"].map((network) => node.held(network)),
+    held,
+  );
+  assert.deepEqual(
+    node.records().filter((name) => name.startsWith("full")),
+    [],
+  );
+});
+
 test("a network that can't be attached undoes the ones before it and names itself", async () => {
   const pod = node.sandbox("broken");
   node.daemon.writeNetwork("broken", {
