@@ -19,6 +19,8 @@ function buildCommand(): Command {
     .option("--state-dir <dir>", "where the record of attachments is kept")
     .option("--cni-bin-dir <dirs>", "plugin executables, besides the runtime's CNI_PATH")
     .option("--cni-conf-dir <dir>", "the node's network configuration lists")
+    .option("--kubeconfig <file>", "the cluster's API: a kubeconfig, or in-cluster")
+    .option("--node-name <name>", "this node in the cluster; default: $NODE_NAME")
     .option("--metrics <address|off>", "where to serve /metrics and /healthz")
     .option("--log-level <level>", "trace, debug, info, warn, error or silent")
     .option("--delegate-helper <path>", "the podnet executable that starts plugin executables")

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { namespaceFault } from "../../lib/api/names.ts";
+import { multusNamespace, namespaceFault, objectNameFault } from "../../lib/api/names.ts";
 import { logLevels } from "../../lib/base/log.ts";
 import { resultScopes } from "./merge.ts";
 
@@ -50,6 +50,18 @@ const flag = z.boolean("must be true or false");
 const oneOf = <const T extends readonly [string, ...string[]]>(values: T) =>
   z.enum(values, `must be one of ${values.join(", ")}`);
 
+const patterns = z.array(
+  z.string("must be a string").min(1, "must not be empty"),
+  "must be a list",
+);
+
+/** Types that tenants may use in their NADs: those of podnet itself that take no device of the node, and their addresses. */
+const nadTypes = [
+  ...["bridge", "macvlan", "ipvlan", "vlan", "ptp", "dummy", "tap", "loopback", "sriov"],
+  ...["tuning", "portmap", "bandwidth", "sbr", "vrf"],
+  ...["host-local", "static", "dhcp"],
+];
+
 /** Every key of the daemon's configuration; each flag of podnetd is one of them, in camelCase. */
 export const configSchema = z.strictObject(
   {
@@ -74,9 +86,29 @@ export const configSchema = z.strictObject(
     operationTimeout: seconds(1, 3600).default(120),
     /** Seconds that undoing a failed ADD may take; then it is retried in the background. */
     undoTimeout: seconds(1, 3600).default(60),
+    /** The cluster's API: path of a kubeconfig file, or in-cluster for a pod's own service account; none: no cluster, manifests only. */
+    kubeconfig: z
+      .union([z.literal("in-cluster"), absolute], 'must be a path, or "in-cluster"')
+      .optional(),
+    /** This node's name in the cluster; else the environment variable NODE_NAME. Needed with kubeconfig. */
+    nodeName: z
+      .string("must be a string")
+      .superRefine((value, context) => {
+        const message = objectNameFault(value);
+        if (message !== undefined) context.addIssue({ code: "custom", message });
+      })
+      .optional(),
     namespaceIsolation: flag.default(false),
     /** Namespaces whose NADs every pod may use where namespaceIsolation is on. */
     globalNamespaces: z.array(namespace, "must be a list of namespaces").default([]),
+    /** What NADs of the API may have, except in trustedNadNamespaces; patterns with "*". */
+    nadTypes: patterns.default(nadTypes),
+    nadDevices: patterns.default(["*"]),
+    nadPaths: z.array(absolute, "must be a list of folders").default([]),
+    nadSysctls: patterns.default(["net.*"]),
+    trustedNadNamespaces: z
+      .array(namespace, "must be a list of namespaces")
+      .default([multusNamespace]),
     selectionPolicy: oneOf(selectionPolicies).default("fail"),
     resultScope: oneOf(resultScopes).default("auto"),
     /** A pod needs the PodNetwork "default" to exist, whatever it selects. */

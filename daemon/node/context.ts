@@ -4,6 +4,7 @@ import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { IpamPlugin } from "../ipam/ipam.ts";
 import type { Plugin } from "../plugins/plugin.ts";
 import type { DaemonConfig } from "./config.ts";
+import type { KubeNode } from "./kube-node.ts";
 import type { KeyedLocks } from "./locks.ts";
 import type { NetworkSource } from "./networks.ts";
 import type { Store } from "./store.ts";
@@ -27,6 +28,8 @@ export interface NodeContext {
   readonly store: Store;
   readonly locks: KeyedLocks;
   readonly networks: NetworkSource;
+  /** The cluster that the node belongs to; undefined: none. */
+  readonly kube?: KubeNode;
   readonly plugins: PluginFinder;
   /** A socket in the node's own namespace. */
   readonly host: Rtnetlink;

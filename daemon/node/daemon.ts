@@ -11,6 +11,7 @@ import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { Gate, gateSizes } from "./gate.ts";
+import type { KubeNode } from "./kube-node.ts";
 import { KeyedLocks } from "./locks.ts";
 import { Metrics } from "./metrics.ts";
 import { DirectoryNetworks } from "./networks.ts";
@@ -39,13 +40,16 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   stack.defer(() => cgroups.close());
   const hostNetns = Netns.current();
   const host = stack.use(Rtnetlink.open());
-  const networks = stack.use(new DirectoryNetworks(config, log));
+  const kube = await openCluster(config, log);
+  if (kube !== undefined) stack.use(kube);
+  const networks = kube?.networks ?? stack.use(new DirectoryNetworks(config, log));
   const node: NodeContext = {
     config,
     log,
     store: new Store(config.stateDir, log),
     locks: new KeyedLocks(),
     networks,
+    ...(kube === undefined ? {} : { kube }),
     plugins: findPlugins({ helper: config.delegateHelper, cgroups, log }),
     host,
     hostNetns,
@@ -62,6 +66,20 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   log.child({}, { level: "info" }).info(ready, "ready");
   const parts = stack.move();
   return { stop: () => parts.disposeAsync() };
+}
+
+/** The API client is loaded only where there is a cluster: it is a third of the daemon's memory. */
+async function openCluster(config: DaemonConfig, log: Log): Promise<KubeNode | undefined> {
+  const { kubeconfig, cniConfDir } = config;
+  if (kubeconfig === undefined) return undefined;
+  const nodeName = config.nodeName ?? process.env["NODE_NAME"];
+  if (!nodeName) {
+    throw new Error(
+      "start with a cluster: this node's name is not known: set nodeName, or NODE_NAME from spec.nodeName",
+    );
+  }
+  const { KubeNode: Cluster } = await import("./kube-node.ts");
+  return new Cluster({ kubeconfig, nodeName, cniConfDir, log });
 }
 
 /** Cgroups are named after the state directory, so that a restarted daemon finds what it left and no other daemon's. */

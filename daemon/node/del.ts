@@ -1,4 +1,5 @@
 import type { Conflist } from "../../lib/cni/conflist.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { type DelRequest, encodeCniArgs } from "../../lib/cni/request.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
@@ -35,7 +36,7 @@ async function delUnknown(
   request: DelRequest,
   signal: AbortSignal,
 ): Promise<void> {
-  const conflist = await defaultConflist(node.networks);
+  const conflist = await defaultIfKnown(node, request);
   if (conflist === undefined) return;
   const record: SandboxRecord = {
     version: 1,
@@ -60,6 +61,24 @@ async function delUnknown(
     states: startedStates(node, conflist),
   };
   await detach({ node, record, attachment, sandbox: undefined, signal });
+}
+
+/**
+ * DEL does not wait for a cluster's API: most unknown sandboxes were deleted before, and what an older one holds is freed by GC
+ * later.
+ */
+async function defaultIfKnown(
+  node: NodeContext,
+  { containerId }: DelRequest,
+): Promise<Conflist | undefined> {
+  try {
+    return await defaultConflist(node.networks);
+  } catch (error) {
+    const away = error instanceof CniError && error.code === cniCode.tryAgainLater;
+    if (node.kube === undefined || !away) throw error;
+    node.log.warn({ containerId, fault: error.message }, "unknown sandbox: default not asked");
+    return undefined;
+  }
 }
 
 /** Whoever attached the container has begun the executables too. */

@@ -1,10 +1,11 @@
 import { podAnnotationsCapability } from "../../lib/api/names.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
+import type { Access } from "./access.ts";
 import type { NodeContext } from "./context.ts";
 import { type DefaultRouteOwner, type Plan, planAttachments } from "./plan.ts";
 import { resolveNetworks } from "./resolve.ts";
-import { type Selected, selectNetworks } from "./select.ts";
+import { podAnnotations, podNamespace, type Selected, selectNetworks } from "./select.ts";
 
 /** The parts of an ADD request that say which networks it is for. */
 export interface PlanRequest {
@@ -18,12 +19,41 @@ export interface PlanRequest {
  * CniError that names network, entry and field.
  */
 export async function planRequest(node: NodeContext, request: PlanRequest): Promise<Plan> {
-  const { config, args, ifName } = request;
+  const { args, ifName } = request;
+  const config = await withAnnotations(node, request);
   const selected = selectNetworks({ config, args, policy: node.config.selectionPolicy });
   warn(node, selected);
-  const networks = await resolveNetworks(node.networks, selected, node.config);
+  const { requireDefaultPodNetwork } = node.config;
+  const options = { requireDefaultPodNetwork, access: accessOf(node, args) };
+  const networks = await resolveNetworks(node.networks, selected, options);
   const runtimeConfig = isJsonObject(config["runtimeConfig"]) ? config["runtimeConfig"] : {};
   return planAttachments({ networks, mode: selected.mode, ifName, runtimeConfig });
+}
+
+/** The request with the pod's annotations in it: from the runtime, else from the cluster's API. */
+async function withAnnotations(
+  { kube }: NodeContext,
+  { config, args }: PlanRequest,
+): Promise<JsonObject> {
+  if (kube === undefined || podAnnotations(config) !== undefined) return config;
+  const annotations = await kube.pods.annotations(args);
+  if (annotations === undefined) return config;
+  const runtimeConfig = isJsonObject(config["runtimeConfig"]) ? config["runtimeConfig"] : {};
+  return {
+    ...config,
+    runtimeConfig: { ...runtimeConfig, [podAnnotationsCapability]: annotations },
+  };
+}
+
+/** What the pod's namespace may use. Without a cluster nobody knows namespaces but by name, and all NADs are the admin's. */
+function accessOf({ kube, config }: NodeContext, args: ReadonlyMap<string, string>): Access {
+  const namespace = podNamespace(args);
+  return {
+    namespace,
+    rules: config,
+    describe: async () => await kube?.namespace(namespace),
+    ...(kube === undefined ? {} : { nads: config }),
+  };
 }
 
 function warn({ log }: NodeContext, { warnings }: Selected): void {

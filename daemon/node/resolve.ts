@@ -1,10 +1,11 @@
-import { defaultNetworkName } from "../../lib/api/names.ts";
+import { annotations, defaultNetworkName } from "../../lib/api/names.ts";
 import type { IpamMode, PodNetwork } from "../../lib/api/objects.ts";
 import { type NetworkRef, refName, type Selection } from "../../lib/api/selection.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { type Access, guardNetworks, namespaceDefault } from "./access.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
 import { familyRulesFault } from "./families.ts";
 import { nadConflist, podNetworkConflist } from "./network-config.ts";
@@ -29,26 +30,52 @@ export interface ResolvedNetwork {
 export interface ResolveOptions {
   /** The PodNetwork "default" must exist, whatever is selected. */
   readonly requireDefaultPodNetwork: boolean;
+  /** Whose pod it is; undefined: nobody's, everything may be used. */
+  readonly access?: Access;
+}
+
+/** Where networks are looked for. */
+interface Places {
+  /** What the pod may use; rejects for the rest. */
+  readonly source: NetworkSource;
+  /** All networks, for what the admin's own objects refer to. */
+  readonly all: NetworkSource;
+  /** Name of the default network. */
+  readonly defaultName: string;
 }
 
 /**
  * Finds the networks of a selection, in its order, the default network before an additional one. Rejects with a CniError that
  * names the network and its entry: code 100 (no such PodNetwork), 101 (not usable now), 102 (no such NAD), 103 (a capability that
- * nobody declares), 106 (a network twice), 7 (wrong configuration), 11 (the source can't tell).
+ * nobody declares), 104 (not for this namespace), 106 (a network twice), 7 (wrong configuration), 11 (the source can't tell).
  */
 export async function resolveNetworks(
   source: NetworkSource,
   selected: Selected,
   options: ResolveOptions,
 ): Promise<readonly ResolvedNetwork[]> {
+  const places = await placesOf(source, selected, options.access);
   const resolved: ResolvedNetwork[] = [];
-  const first = await resolveDefault(source, selected, options);
+  const first = await resolveDefault(places, selected, options);
   if (first !== undefined) resolved.push(first);
   for (const selection of selected.selections) {
-    resolved.push(await resolveSelection(source, selection));
+    resolved.push(await resolveSelection(places, selection));
   }
   refuseRepeated(resolved, selected);
   return resolved;
+}
+
+/** The default network is the namespace's own where it names one; nobody is asked where no default network plays a part. */
+async function placesOf(
+  all: NetworkSource,
+  { selections, defaultNetwork, mode }: Selected,
+  access: Access | undefined,
+): Promise<Places> {
+  if (access === undefined) return { source: all, all, defaultName: defaultNetworkName };
+  const source = guardNetworks(all, access);
+  const plays = defaultNetwork === undefined && (mode === "additional" || selections.length > 1);
+  const own = plays ? await namespaceDefault(access) : undefined;
+  return { source, all, defaultName: own ?? defaultNetworkName };
 }
 
 /** The cluster's default network's configuration; undefined when there is no PodNetwork "default". Rejects as `resolveNetworks`. */
@@ -63,7 +90,8 @@ export async function knownConflists(source: NetworkSource): Promise<readonly Co
   for (const { ref, fault } of await source.list()) {
     if (fault !== undefined || ref.kind === "podNetworkAttachment") continue;
     try {
-      lists.push((await resolveRef(source, ref)).conflist);
+      const places = { source, all: source, defaultName: defaultNetworkName };
+      lists.push((await resolveRef(places, ref)).conflist);
     } catch (error) {
       if (!(error instanceof CniError)) throw error;
     }
@@ -72,46 +100,47 @@ export async function knownConflists(source: NetworkSource): Promise<readonly Co
 }
 
 async function resolveDefault(
-  source: NetworkSource,
+  places: Places,
   selected: Selected,
   options: ResolveOptions,
 ): Promise<ResolvedNetwork | undefined> {
-  const network = await needDefault(source, selected, options);
+  const network = await needDefault(places, selected, options);
   if (selected.mode === "explicit") return undefined;
   const { defaultNetwork } = selected;
   if (defaultNetwork !== undefined) {
-    return { ...(await resolveSelection(source, defaultNetwork)), isDefaultNetwork: true };
+    return { ...(await resolveSelection(places, defaultNetwork)), isDefaultNetwork: true };
   }
   if (network === undefined) return undefined;
-  return await naming(network.metadata.name, undefined, async () => ofPodNetwork(source, network));
+  return await naming(network.metadata.name, undefined, async () => ofPodNetwork(places, network));
 }
 
 /** The PodNetwork "default", where it plays a part. Rejects with code 100 when it must be there and is not. */
 async function needDefault(
-  source: NetworkSource,
+  { source, all, defaultName }: Places,
   selected: Selected,
   { requireDefaultPodNetwork }: ResolveOptions,
 ): Promise<PodNetwork | undefined> {
   const { selections, defaultNetwork, mode } = selected;
   const plays = mode === "additional" && defaultNetwork === undefined;
   if (!plays && !requireDefaultPodNetwork) return undefined;
-  const network = await source.podNetwork(defaultNetworkName);
+  const network = await (plays ? source : all).podNetwork(defaultName);
   if (network !== undefined) return network;
   if (requireDefaultPodNetwork) {
-    const message = `PodNetwork "${defaultNetworkName}" not found: create it, or set requireDefaultPodNetwork to false`;
+    const message = `PodNetwork "${defaultName}" not found: create it, or set requireDefaultPodNetwork to false`;
+    throw new CniError(cniCode.podNetworkMissing, message);
+  }
+  if (defaultName !== defaultNetworkName) {
+    const message = `PodNetwork "${defaultName}" not found: annotation ${annotations.defaultNetwork} of the pod's namespace names it`;
     throw new CniError(cniCode.podNetworkMissing, message);
   }
   if (selections.length > 0) return undefined;
-  const message = `no network to attach: the pod selects none, and PodNetwork "${defaultNetworkName}" not found`;
+  const message = `no network to attach: the pod selects none, and PodNetwork "${defaultName}" not found`;
   throw new CniError(cniCode.podNetworkMissing, message);
 }
 
-async function resolveSelection(
-  source: NetworkSource,
-  selection: Selection,
-): Promise<ResolvedNetwork> {
+async function resolveSelection(places: Places, selection: Selection): Promise<ResolvedNetwork> {
   return await naming(refName(selection.ref), selection.index, async () => {
-    const resolved = { ...(await resolveRef(source, selection.ref)), selection };
+    const resolved = { ...(await resolveRef(places, selection.ref)), selection };
     const missing = undeclaredCapabilities(resolved.conflist, capabilityArgsOf(selection));
     if (missing.length === 0) return resolved;
     const names = missing.join(", ");
@@ -120,14 +149,17 @@ async function resolveSelection(
   });
 }
 
-async function resolveRef(source: NetworkSource, ref: NetworkRef): Promise<ResolvedNetwork> {
+async function resolveRef(places: Places, ref: NetworkRef): Promise<ResolvedNetwork> {
+  const { source } = places;
   if (ref.kind === "podNetwork")
-    return await ofPodNetwork(source, await needPodNetwork(source, ref.name));
+    return await ofPodNetwork(places, await needPodNetwork(source, ref.name));
   if (ref.kind === "podNetworkAttachment") {
     const attachment = await source.podNetworkAttachment(ref.namespace, ref.name);
     if (attachment === undefined) throw notFound(ref);
     const network = await needPodNetwork(source, attachment.spec.podNetworkName);
-    return await ofPodNetwork(source, network, attachment.spec.parametersRefs);
+    const { namespace } = attachment.metadata;
+    const refs = attachment.spec.parametersRefs.map((one) => ({ namespace, ...one }));
+    return await ofPodNetwork(places, network, refs);
   }
   const nad = await source.nad(ref.namespace, ref.name);
   if (nad === undefined) throw notFound(ref);
@@ -146,18 +178,20 @@ function notFound(ref: NetworkRef): CniError {
   return new CniError(code, `${title(ref)} not found: create it or correct the name`);
 }
 
+/** `refs` are those of a PodNetworkAttachment, which tenants write: they reach what the pod may use only. */
 async function ofPodNetwork(
-  source: NetworkSource,
+  { source, all, defaultName }: Places,
   network: PodNetwork,
   refs: PodNetwork["spec"]["parametersRefs"] = [],
 ): Promise<ResolvedNetwork> {
   const { ipam4, ipam6 } = network.spec;
   const fault = familyRulesFault(network.spec);
   if (fault !== undefined) throw new CniError(cniCode.podNetworkNotReady, fault);
+  const from = refs.length > 0 ? source : all;
   return {
     network: network.metadata.name,
-    isDefaultNetwork: network.metadata.name === defaultNetworkName,
-    conflist: refuseItself(await podNetworkConflist(source, network, refs)),
+    isDefaultNetwork: network.metadata.name === defaultName,
+    conflist: refuseItself(await podNetworkConflist(from, network, refs)),
     ...(ipam4 === undefined ? {} : { ipam4 }),
     ...(ipam6 === undefined ? {} : { ipam6 }),
   };

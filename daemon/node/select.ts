@@ -84,9 +84,14 @@ export function podAnnotations(config: JsonObject): Readonly<Record<string, stri
   );
 }
 
+/** The namespace of the pod that CNI_ARGS name; "default" where they name none. */
+export function podNamespace(args: ReadonlyMap<string, string>): string {
+  return args.get("K8S_POD_NAMESPACE") || "default";
+}
+
 function select(input: SelectInput): Selected {
   const given = podAnnotations(input.config) ?? {};
-  const namespace = input.args.get("K8S_POD_NAMESPACE") || "default";
+  const namespace = podNamespace(input.args);
   const own = fromAnnotation(given, { key: annotations.networks, dialect: "podnet", namespace });
   if (own.length > 0) return explicit("podnet.dev", own);
   const additional = fromAnnotation(given, {

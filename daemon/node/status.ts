@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { deadline } from "../../lib/base/deadlines.ts";
+import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NodeContext } from "./context.ts";
 import { networkSteps } from "./network-calls.ts";
@@ -12,7 +14,7 @@ const longest = 900;
  * a broken one can't make the node NotReady. Rejects with code 50, or what the default network's own plugin says.
  */
 export async function status(node: NodeContext, signal: AbortSignal): Promise<void> {
-  const conflist = await defaultConflist(node.networks);
+  const conflist = await ownDefault(node);
   if (conflist === undefined) {
     if (!node.config.requireDefaultPodNetwork) return;
     throw new CniError(
@@ -31,4 +33,26 @@ export async function status(node: NodeContext, signal: AbortSignal): Promise<vo
       throw new CniError(cniCode.pluginNotAvailable, `default network: ${text}`, { cause: error });
     }
   }
+}
+
+/** An API server that is away is said to be the missing part, within the second that STATUS has. */
+async function ownDefault(node: NodeContext): Promise<Conflist | undefined> {
+  const late = new AbortController();
+  const timer = sleep(longest, "late", { signal: late.signal }).catch(() => "late");
+  try {
+    const found = await Promise.race([defaultConflist(node.networks), timer]);
+    if (typeof found !== "string") return found;
+    throw unavailable(`default network: no answer from the API server within ${longest} ms`);
+  } catch (error) {
+    if (error instanceof CniError && error.code === cniCode.tryAgainLater) {
+      throw unavailable(`default network: ${error.message}`, error);
+    }
+    throw error;
+  } finally {
+    late.abort();
+  }
+}
+
+function unavailable(message: string, cause?: unknown): CniError {
+  return new CniError(cniCode.pluginNotAvailable, message, { cause });
 }

@@ -48,8 +48,12 @@ export class Reflector<T> {
     return this.#objects.get(keyText(key))?.value;
   }
 
-  values(): T[] {
-    return [...this.#objects.values()].map(({ value }) => value);
+  entries(): { readonly key: ObjectKey; readonly value: T }[] {
+    return [...this.#objects.values()];
+  }
+
+  get size(): number {
+    return this.#objects.size;
   }
 
   /** A list was read once: what is not here was not there. */

@@ -1,0 +1,91 @@
+import { decideGrant, type GrantQuery, type GrantTarget } from "../../lib/api/grants.ts";
+import { type NadRules, nadFaults } from "../../lib/api/nad-rules.ts";
+import { annotations } from "../../lib/api/names.ts";
+import type { Nad, ObjectMeta, PodNetwork } from "../../lib/api/objects.ts";
+import { formatFault } from "../../lib/base/decode.ts";
+import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { type NetworkSource, title } from "./networks.ts";
+
+/** Whose networks a namespace's pods may use. */
+export interface Access {
+  /** The pod's namespace. */
+  readonly namespace: string;
+  /** That namespace as the cluster knows it; undefined where there is none. Rejects with code 11 when nobody can tell. */
+  readonly describe: () => Promise<ObjectMeta | undefined>;
+  readonly rules: Pick<GrantQuery, "namespaceIsolation" | "globalNamespaces">;
+  /** What NADs may have; undefined: they are the admin's own. */
+  readonly nads?: NadRules & { readonly trustedNadNamespaces: readonly string[] };
+}
+
+/**
+ * The networks that pods of a namespace may use: every object that comes out has been granted, and NADs that tenants may write have
+ * been held against the node's rules. Rejects with code 104 otherwise.
+ */
+export function guardNetworks(source: NetworkSource, access: Access): NetworkSource {
+  return {
+    podNetwork: async (name) => {
+      const network = await source.podNetwork(name);
+      if (network !== undefined) await requireGrant(access, network);
+      return network;
+    },
+    podNetworkAttachment: (namespace, name) => source.podNetworkAttachment(namespace, name),
+    nad: async (namespace, name) => {
+      const nad = await source.nad(namespace, name);
+      if (nad === undefined) return undefined;
+      await requireGrant(access, nad);
+      requireConfined(access, nad);
+      return nad;
+    },
+    conflist: (name) => source.conflist(name),
+    list: () => source.list(),
+  };
+}
+
+/** The default network that the pod's namespace names; undefined: none of its own. Rejects as `Access.describe`. */
+export async function namespaceDefault({ describe }: Access): Promise<string | undefined> {
+  const name = (await describe())?.annotations[annotations.defaultNetwork]?.trim();
+  return name === "" ? undefined : name;
+}
+
+async function requireGrant(access: Access, object: PodNetwork | Nad): Promise<void> {
+  const { namespace, rules } = access;
+  const query = { target: targetOf(object), namespace, labels: undefined, ...rules };
+  const first = decideGrant(query);
+  const answer =
+    first.answer === "unknown"
+      ? decideGrant({ ...query, labels: (await access.describe())?.labels ?? {} })
+      : first;
+  if (answer.answer !== "refused") return;
+  throw refused(object, `namespace "${namespace}" may not use it: ${answer.reason}`);
+}
+
+function targetOf({ kind, metadata }: PodNetwork | Nad): GrantTarget {
+  return { ...metadata, kind };
+}
+
+function requireConfined({ nads }: Access, nad: Nad): void {
+  if (nads === undefined || nad.config === undefined) return;
+  if (nads.trustedNadNamespaces.includes(nad.metadata.namespace)) return;
+  const faults = nadFaults(readable(nad.config, nad.metadata.name)?.plugins ?? [], nads);
+  if (faults.length === 0) return;
+  throw refused(nad, faults.slice(0, 5).map(formatFault).join("; "));
+}
+
+/** What can't be read is refused by those who use it, with the reason. */
+function readable(config: string, name: string): Conflist | undefined {
+  try {
+    return decodeConflist(config, { name });
+  } catch {
+    return undefined;
+  }
+}
+
+function refused(object: PodNetwork | Nad, reason: string): CniError {
+  const { metadata } = object;
+  const ref =
+    object.kind === "PodNetwork"
+      ? ({ kind: "podNetwork", name: metadata.name } as const)
+      : ({ kind: "nad", namespace: object.metadata.namespace, name: metadata.name } as const);
+  return new CniError(cniCode.namespaceNotAllowed, `${title(ref)}: ${reason}`);
+}

@@ -1,0 +1,142 @@
+import {
+  type Decoded,
+  decodeNad,
+  decodePodNetwork,
+  decodePodNetworkAttachment,
+} from "../../lib/api/decode-objects.ts";
+import { apiGroup } from "../../lib/api/names.ts";
+import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
+import type { NetworkRef } from "../../lib/api/selection.ts";
+import { DecodeError } from "../../lib/base/decode.ts";
+import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
+import type { Log } from "../../lib/base/log.ts";
+import { findConflist } from "../../lib/cni/conf-dir.ts";
+import type { Conflist } from "../../lib/cni/conflist.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import type { KubeClient } from "../../lib/kube/client.ts";
+import { resources } from "../../lib/kube/resource.ts";
+import { Lookup } from "./kube-lookup.ts";
+import { type KnownNetwork, type NetworkSource, title } from "./networks.ts";
+
+/** An object as it is kept, or why it can't be used. */
+export interface Kept<T> {
+  readonly object?: T;
+  readonly fault?: string;
+}
+
+/** Networks of a cluster, from its API. */
+export class KubeNetworks implements NetworkSource, AsyncDisposable {
+  readonly podNetworks: Lookup<Kept<PodNetwork>>;
+  readonly attachments: Lookup<Kept<PodNetworkAttachment>>;
+  readonly nads: Lookup<Kept<Nad>>;
+  readonly #confDir: string;
+
+  constructor(client: KubeClient, confDir: string, log: Log) {
+    const base = { client, log };
+    this.#confDir = confDir;
+    this.podNetworks = new Lookup({ ...base, resource: resources.podNetworks, keep: keepNetwork });
+    this.attachments = new Lookup({
+      ...base,
+      resource: resources.podNetworkAttachments,
+      keep: keeper(decodePodNetworkAttachment),
+    });
+    this.nads = new Lookup({ ...base, resource: resources.nads, keep: keeper(decodeNad) });
+  }
+
+  async podNetwork(name: string): Promise<PodNetwork | undefined> {
+    const kept = await this.podNetworks.find({ namespace: "", name });
+    return usable(kept, { kind: "podNetwork", name });
+  }
+
+  async podNetworkAttachment(
+    namespace: string,
+    name: string,
+  ): Promise<PodNetworkAttachment | undefined> {
+    const kept = await this.attachments.find({ namespace, name });
+    return usable(kept, { kind: "podNetworkAttachment", namespace, name });
+  }
+
+  async nad(namespace: string, name: string): Promise<Nad | undefined> {
+    return usable(await this.nads.find({ namespace, name }), { kind: "nad", namespace, name });
+  }
+
+  async conflist(name: string): Promise<Conflist | undefined> {
+    return await findConflist(this.#confDir, name);
+  }
+
+  /** PodNetworks only: what GC goes through must be the admin's own, and few. */
+  async list(): Promise<readonly KnownNetwork[]> {
+    return this.podNetworks.reflector.entries().map(({ key, value }) => ({
+      ref: { kind: "podNetwork", name: key.name },
+      file: apiGroup,
+      ...(value.fault === undefined ? {} : { fault: value.fault }),
+    }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const all = [this.podNetworks, this.attachments, this.nads];
+    await Promise.all(all.map((one) => one[Symbol.asyncDispose]()));
+  }
+}
+
+function usable<T>(kept: Kept<T> | undefined, ref: NetworkRef): T | undefined {
+  if (kept?.fault === undefined) return kept?.object;
+  const code = ref.kind === "nad" ? cniCode.nadMissing : cniCode.podNetworkNotReady;
+  throw new CniError(code, `${title(ref)} can't be used: ${kept.fault}`);
+}
+
+/** A faulty object is kept with its fault, for the pods that ask for it; nobody else notices. */
+function keeper<T>(decodeOne: (value: unknown) => Decoded<T>): (object: JsonObject) => Kept<T> {
+  return (object) => {
+    try {
+      return { object: decodeOne(withoutRest(object)).value };
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error;
+      return { fault: error.faults.map(({ path, message }) => `${path}: ${message}`).join("; ") };
+    }
+  };
+}
+
+/** Also of a network that is said not to be ready. */
+function keepNetwork(object: JsonObject): Kept<PodNetwork> {
+  const kept = keeper(decodePodNetwork)(object);
+  if (kept.fault !== undefined || kept.object?.spec.enabled === false) return kept;
+  const fault = notReady(object["status"]);
+  return fault === undefined ? kept : { ...kept, fault };
+}
+
+/** Condition Ready, where it is False: `not ready: ParamsNotReady: ...` */
+function notReady(status: unknown): string | undefined {
+  const conditions = isJsonObject(status) ? status["conditions"] : undefined;
+  if (!Array.isArray(conditions)) return undefined;
+  for (const one of conditions as readonly unknown[]) {
+    if (!isJsonObject(one) || one["type"] !== "Ready" || one["status"] !== "False") continue;
+    const why = [one["reason"], one["message"]].filter(
+      (text) => typeof text === "string" && text !== "",
+    );
+    return ["not ready", ...why].join(": ").slice(0, 500);
+  }
+  return undefined;
+}
+
+/** Annotations of tools (the last applied object as a whole) would be most of the memory. */
+function withoutRest(object: JsonObject): JsonObject {
+  const { metadata } = object;
+  if (!isJsonObject(metadata)) return object;
+  return { ...object, metadata: { ...metadata, annotations: ownAnnotations(metadata) } };
+}
+
+/** Those annotations that podnet reads or writes, by their domains. */
+export function ownAnnotations({ annotations }: JsonObject): Record<string, string> {
+  const own: Record<string, string> = {};
+  if (!isJsonObject(annotations)) return own;
+  for (const [key, value] of Object.entries(annotations)) {
+    if (
+      typeof value === "string" &&
+      /^(podnet\.dev|k8s\.v1\.cni\.cncf\.io|v1\.multus-cni\.io)\//.test(key)
+    ) {
+      own[key] = value;
+    }
+  }
+  return own;
+}

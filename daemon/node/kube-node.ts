@@ -1,0 +1,82 @@
+import type { ObjectMeta } from "../../lib/api/objects.ts";
+import type { Log } from "../../lib/base/log.ts";
+import { KubeClient } from "../../lib/kube/client.ts";
+import { Credentials } from "../../lib/kube/credentials.ts";
+import { resources } from "../../lib/kube/resource.ts";
+import { Lookup } from "./kube-lookup.ts";
+import { KubeNetworks } from "./kube-networks.ts";
+import { KubePods, keepNamespace } from "./kube-pods.ts";
+
+export interface KubeOptions {
+  /** Path of a kubeconfig file, or `in-cluster`. */
+  readonly kubeconfig: string;
+  readonly nodeName: string;
+  /** The node's own CNI configurations. */
+  readonly cniConfDir: string;
+  readonly log: Log;
+}
+
+/** How one of the watches is doing. */
+export interface WatchState {
+  readonly kind: string;
+  /** It was listed once. */
+  readonly synced: boolean;
+  /** A watch is open now. */
+  readonly current: boolean;
+  /** Seconds since the server last said anything; undefined: never. */
+  readonly age: number | undefined;
+  readonly fault: string | undefined;
+  readonly objects: number;
+}
+
+/** The cluster as this node sees it. Nothing is waited for at its start: what is not known yet is asked for when it is needed. */
+export class KubeNode implements AsyncDisposable {
+  readonly client: KubeClient;
+  readonly networks: KubeNetworks;
+  readonly pods: KubePods;
+  readonly #namespaces: Lookup<ObjectMeta>;
+
+  constructor({ kubeconfig, nodeName, cniConfDir, log }: KubeOptions) {
+    this.client = new KubeClient(
+      new Credentials(kubeconfig === "in-cluster" ? undefined : kubeconfig),
+    );
+    this.networks = new KubeNetworks(this.client, cniConfDir, log);
+    this.pods = new KubePods(this.client, { nodeName, log });
+    this.#namespaces = new Lookup({
+      client: this.client,
+      resource: resources.namespaces,
+      log,
+      keep: keepNamespace,
+    });
+  }
+
+  /** Labels and annotations of a namespace; undefined: there is none. Rejects with code 11 when nobody can tell. */
+  async namespace(name: string): Promise<ObjectMeta | undefined> {
+    return await this.#namespaces.find({ namespace: "", name });
+  }
+
+  watches(): WatchState[] {
+    const { podNetworks, attachments, nads } = this.networks;
+    const named = {
+      Pod: this.pods.lookup,
+      PodNetwork: podNetworks,
+      PodNetworkAttachment: attachments,
+      NetworkAttachmentDefinition: nads,
+      Namespace: this.#namespaces,
+    };
+    return Object.entries(named).map(([kind, { reflector }]) => ({
+      kind,
+      synced: reflector.synced,
+      current: reflector.current,
+      age: reflector.contact === 0 ? undefined : (Date.now() - reflector.contact) / 1000,
+      fault: reflector.fault,
+      objects: reflector.size,
+    }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const parts = [this.networks, this.pods, this.#namespaces];
+    await Promise.all(parts.map((part) => part[Symbol.asyncDispose]()));
+    await this.client.close();
+  }
+}
