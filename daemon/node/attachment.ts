@@ -74,8 +74,13 @@ function pluginArgs(text: string): ReadonlyMap<string, string> {
   return args;
 }
 
+/** Plugin configurations with their list's name and version. Kept, so that one list gives the same objects each time and what was decoded of them serves again. */
+const namedConfigs = new WeakMap<PluginConfig, PluginConfig>();
+
 function configOf(work: AttachmentWork, conflist: Conflist, plugin: PluginConfig): PluginConfig {
-  const named: PluginConfig = { ...plugin, cniVersion: conflist.cniVersion, name: conflist.name };
+  const { name, cniVersion } = conflist;
+  const named = namedConfigs.get(plugin) ?? { ...plugin, cniVersion, name };
+  namedConfigs.set(plugin, named);
   return mergeCniArgs(named, work.attachment.cniArgs);
 }
 

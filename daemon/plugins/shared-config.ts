@@ -4,8 +4,12 @@ import { type Cidr, type Ip, isCidr, isIp, parseCidr, parseIp } from "../../lib/
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniDns, CniRoute } from "../../lib/cni/types.ts";
 
+/** What was decoded of a configuration object, by schema: each attachment of a network has the same object, which nobody changes. */
+const decoded = new WeakMap<z.ZodType, WeakMap<object, unknown>>();
+
 /**
- * Decodes the keys of a plugin configuration that a plugin knows. Unknown keys are ignored, as the reference does.
+ * Decodes the keys of a plugin configuration that a plugin knows. Unknown keys are ignored, as the reference does. The same schema and object give the same
+ * value again: neither may be changed.
  * Throws a CniError (code 7) that names the network, the plugin and every field that is wrong.
  */
 export function decodeConfig<T extends z.ZodType>(
@@ -13,8 +17,15 @@ export function decodeConfig<T extends z.ZodType>(
   value: unknown,
   where: { readonly network: string; readonly plugin: string },
 ): z.output<T> {
+  const known = decoded.get(schema) ?? new WeakMap<object, unknown>();
+  decoded.set(schema, known);
+  const isObject = typeof value === "object" && value !== null;
+  if (isObject && known.has(value)) return known.get(value) as z.output<T>;
   try {
-    return decode(schema, value, `${where.plugin} configuration of network "${where.network}"`);
+    const what = `${where.plugin} configuration of network "${where.network}"`;
+    const output = decode(schema, value, what);
+    if (isObject) known.set(value, output);
+    return output;
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
     throw invalidConfig(error);

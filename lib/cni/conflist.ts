@@ -34,11 +34,28 @@ export interface ConflistDefaults {
   readonly cniVersion?: CniVersion;
 }
 
+/** Lists that were decoded lately, oldest first. Every step of every operation reads its network's list, and a node has few. */
+const known = new Map<string, Conflist>();
+const mostKnown = 256;
+const longestKnown = 16 * 1024;
+
 /**
- * Decodes a network configuration: a list, or the single plugin object of older versions, which becomes a list of one.
+ * Decodes a network configuration: a list, or the single plugin object of older versions, which becomes a list of one. The same text and defaults may give
+ * the same object again: nobody changes it.
  * Throws a CniError: code 6 (not a JSON object), 1 (no version in common), 7 with every fault in `details` for all else.
  */
 export function decodeConflist(text: string, defaults: ConflistDefaults = {}): Conflist {
+  const key = `${defaults.name ?? ""}\n${defaults.cniVersion ?? ""}\n${text}`;
+  const list = known.get(key) ?? decodeAnew(text, defaults);
+  if (text.length > longestKnown) return list;
+  known.delete(key);
+  known.set(key, list);
+  const [oldest] = known.size > mostKnown ? known.keys() : [];
+  if (oldest !== undefined) known.delete(oldest);
+  return list;
+}
+
+function decodeAnew(text: string, defaults: ConflistDefaults): Conflist {
   const { loadOnlyInlinedPlugins: _, ...list } = decodeOpenConflist(text, defaults);
   return closed(list);
 }

@@ -187,3 +187,25 @@ test("conflist: loadOnlyInlinedPlugins and single plugin objects take nothing fr
     assert.equal(closeConflist(open, [{ type: "b" }]).plugins.length, 1);
   }
 });
+
+test("conflist: a text that was decoded before is not decoded again, unless other defaults complete it", () => {
+  const text = JSON.stringify({ plugins: [{ type: "bridge" }] });
+  const list = decodeConflist(text, { name: "blue" });
+  assert.equal(decodeConflist(text, { name: "blue" }), list);
+  assert.equal(decodeConflist(text, { name: "red" }).name, "red");
+  assert.equal(decodeConflist(text, { name: "blue", cniVersion: "0.4.0" }).cniVersion, "0.4.0");
+  for (const _ of [1, 2]) assert.throws(() => decodeConflist(text), /name: missing/);
+});
+
+test("conflist: only lists of usual size are kept, and so many", () => {
+  const text = (name: string, size: number) =>
+    JSON.stringify({ name, plugins: [{ type: "bridge", padding: "x".repeat(size) }] });
+  const large = decodeConflist(text("large", 20_000));
+  assert.notEqual(decodeConflist(text("large", 20_000)), large);
+  const first = decodeConflist(text("first", 10));
+  const second = decodeConflist(text("second", 10));
+  for (let count = 0; count < 254; count += 1) decodeConflist(text(`other${count}`, 10));
+  assert.equal(decodeConflist(text("first", 10)), first);
+  decodeConflist(text("other", 10));
+  assert.notEqual(decodeConflist(text("second", 10)), second);
+});
