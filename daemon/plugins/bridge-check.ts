@@ -3,6 +3,7 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import { type BridgeConfig, readBridgeConfig } from "./bridge-config.ts";
+import { checkMacSpoofCheck } from "./mac-spoof.ts";
 import { requireSandbox } from "./made-link.ts";
 import { checkMasquerade } from "./masquerade.ts";
 import type { PluginCall } from "./plugin.ts";
@@ -27,6 +28,7 @@ export async function checkBridge(call: PluginCall): Promise<void> {
   const device = await requireBridge(call, config, result);
   await checkPort(call, config, { pod, device });
   await checkInterface(call, sandbox, { link: pod, result });
+  if (config.macSpoofCheck && pod.mac !== undefined) await checkMacSpoofCheck(call, pod.mac);
   if (config.isGateway) await checkGateways(call, config, { device, result });
   if (config.ipMasq) {
     await checkMasquerade(

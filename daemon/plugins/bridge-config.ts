@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniDns } from "../../lib/cni/types.ts";
-import { macField } from "./mac.ts";
+import { macField, randomMac } from "./mac.ts";
 import type { NetworkCall, PluginCall } from "./plugin.ts";
 import { decodeConfig, dnsField, optional } from "./shared-config.ts";
 import { isInterfaceName } from "./shared-names.ts";
@@ -24,7 +24,9 @@ export interface BridgeConfig {
   readonly enableDad: boolean;
   readonly disableContainerInterface: boolean;
   readonly portIsolation: boolean;
-  /** undefined: the kernel chooses. */
+  /** Frames from another hardware address than the interface's are dropped. */
+  readonly macSpoofCheck: boolean;
+  /** undefined: chance decides. */
   readonly mac: string | undefined;
   /** Of the network configuration; wins over what IPAM says. */
   readonly dns: CniDns | undefined;
@@ -71,7 +73,7 @@ const schema = z.object({
 });
 const runtimeSchema = z.object({ mac: optional(macField) });
 
-/** Decodes the configuration of a call. Throws a CniError (code 7, 2 for a key that is not supported) with the fields that are wrong. */
+/** Decodes the configuration of a call. Throws a CniError (code 7) with the fields that are wrong. */
 export function readBridgeConfig(call: PluginCall): BridgeConfig {
   const where = { network: call.network, plugin: "bridge" };
   const raw = decodeConfig(schema, call.config, where);
@@ -79,7 +81,8 @@ export function readBridgeConfig(call: PluginCall): BridgeConfig {
     ...where,
     plugin: "bridge runtimeConfig in the",
   });
-  refuseMacSpoofCheck(call, raw.macspoofchk);
+  const requested = runtime.mac ?? raw.args?.cni?.mac ?? environmentMac(call);
+  const macSpoofCheck = raw.macspoofchk === true;
   const config: BridgeConfig = {
     bridge: raw.bridge || "cni0",
     isGateway: raw.isGateway === true || raw.isDefaultGateway === true,
@@ -95,7 +98,9 @@ export function readBridgeConfig(call: PluginCall): BridgeConfig {
     enableDad: raw.enabledad === true,
     disableContainerInterface: raw.disableContainerInterface === true,
     portIsolation: raw.portIsolation === true,
-    mac: runtime.mac ?? raw.args?.cni?.mac ?? environmentMac(call),
+    macSpoofCheck,
+    // Where it is checked it is chosen here: what the pod may make of it once the interface exists must not count.
+    mac: requested ?? (macSpoofCheck ? randomMac() : undefined),
     dns: hasDns(raw.dns) ? raw.dns : undefined,
   };
   refuseContradictions(call, config);
@@ -126,14 +131,6 @@ function environmentMac(call: PluginCall): string | undefined {
 
 function hasDns(dns: CniDns | undefined): boolean {
   return dns !== undefined && Object.values(dns).some((value) => value !== "");
-}
-
-function refuseMacSpoofCheck(call: NetworkCall, value: boolean | undefined): void {
-  if (value !== true) return;
-  throw new CniError(
-    cniCode.unsupportedField,
-    `bridge configuration of network "${call.network}": macspoofchk: true is not supported yet`,
-  );
 }
 
 function refuseContradictions(call: NetworkCall, config: BridgeConfig): void {

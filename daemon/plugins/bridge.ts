@@ -12,7 +12,7 @@ import {
 } from "../../lib/base/ip.ts";
 import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
+import type { CniIp, CniResult, CniRoute, ValidAttachment } from "../../lib/cni/types.ts";
 import { emptyResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import { checkBridge } from "./bridge-check.ts";
@@ -24,9 +24,10 @@ import {
   requireHostLink,
   setPortVlans,
 } from "./bridge-device.ts";
+import { addMacSpoofCheck, deleteMacSpoofCheck, gcMacSpoofCheck } from "./mac-spoof.ts";
 import { requireLink, requireSandbox } from "./made-link.ts";
 import { addMasquerade, deleteMasquerade, gcMasquerade } from "./masquerade.ts";
-import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
+import type { NetworkCall, Plugin, PluginCall, Sandbox } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
 import { configureInterface } from "./shared-interface.ts";
 import { hostVethName } from "./shared-names.ts";
@@ -43,7 +44,7 @@ const containerIndex = 2;
  * The reference's bridge: a veth pair between the pod and a bridge of the node, which is made when it is missing. The node's end has a
  * name that follows from the attachment (`hostVethName`), so that DEL needs nothing else.
  */
-export const bridge: Plugin = { add, del, check: checkBridge, gc: gcMasquerade };
+export const bridge: Plugin = { add, del, check: checkBridge, gc };
 
 async function add(call: PluginCall): Promise<CniResult> {
   const config = readBridgeConfig(call);
@@ -51,6 +52,7 @@ async function add(call: PluginCall): Promise<CniResult> {
   const addressing = await addressesFor(call, config);
   const device = await ensureBridge(call, config);
   const port = await attachVeth(call, config, { device, sandbox });
+  if (config.macSpoofCheck && config.mac !== undefined) await addMacSpoofCheck(call, config.mac);
   const pod = await setUpPod(call, config, { sandbox, index: port.link ?? 0, addressing });
   const result = { ...addressing, interfaces: podInterfaces(call, sandbox, pod) };
   const gateway = await setUpGateways(call, config, { device, ips: result.ips });
@@ -255,8 +257,13 @@ function finish(
 
 async function del(call: PluginCall): Promise<void> {
   await deleteOwnVeth(call);
+  if (call.config["macspoofchk"] === true) await deleteMacSpoofCheck(call);
   if (call.config["ipMasq"] === true) await deleteMasquerade(call);
   await call.ipam?.del();
+}
+
+async function gc(call: NetworkCall, valid: readonly ValidAttachment[]): Promise<void> {
+  await together([gcMasquerade(call, valid), gcMacSpoofCheck(call, valid)]);
 }
 
 /** Deletes the pair by the node's end; the pod's end may have any name by now, or be gone with its namespace. */

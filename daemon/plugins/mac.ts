@@ -1,5 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { formatMac } from "../../lib/netlink/attributes.ts";
 import type { NetworkCall, PluginCall } from "./plugin.ts";
 
 /** Six bytes in hexadecimal: `02:00:00:aa:bb:cc`, `02-00-00-aa-bb-cc` or `0200.00aa.bbcc`. */
@@ -14,6 +16,13 @@ export function canonicalMac(text: string): string | undefined {
   if (!forms.some((form) => form.test(text))) return undefined;
   const digits = text.toLowerCase().replaceAll(/[:.-]/g, "");
   return digits.match(/../g)?.join(":");
+}
+
+/** A hardware address by chance: of one interface, locally administered, as the kernel makes them (eth_random_addr). */
+export function randomMac(): string {
+  const bytes = randomBytes(6);
+  bytes.writeUInt8((bytes.readUInt8(0) & 0xfe) | 0x02, 0);
+  return formatMac(bytes);
 }
 
 /** A hardware address as text; empty text means absent, as in the reference. */

@@ -25,6 +25,14 @@ const bridgeWith = (address: string) =>
 /** Tries for a while: the gateway's IPv6 address is usable after duplicate address detection only. */
 const ping = (address: string) =>
   `{ for try in 1 2 3 4; do ping -c1 -W1 ${address} && break; done; }`;
+/** Which addresses the pod can send from, as a number: its own is 1, another is 2. */
+const spoof = [
+  "own=$(ip -j link show eth0 | jq -r '.[0].address')",
+  'try() { ip link set eth0 address "$1"; ip neighbour flush dev eth0; ping -c1 -W1 10.1.0.1; }',
+  'seen=0; try "$own" && seen=1',
+  "try 0a:00:00:00:00:66 && seen=$((seen + 2))",
+  'ip link set eth0 address "$own"; exit $seen',
+].join("\n");
 
 /** A key that is a boolean, given as text. */
 const notBoolean = (key: string): Case => ({
@@ -177,6 +185,14 @@ export const bridgeCases: readonly Case[] = [
     keys: ["portIsolation"],
   },
   notBoolean("portIsolation"),
+  {
+    ...works,
+    name: "macspoofchk",
+    config: { bridge: "br0", isGateway: true, macspoofchk: true, ipam: fixed("10.1.0.5/24") },
+    probe: spoof,
+    keys: ["macspoofchk"],
+  },
+  notBoolean("macspoofchk"),
   {
     ...works,
     name: "args.cni.mac over CNI_ARGS MAC",

@@ -10,7 +10,7 @@ compareWithReference("bridge: ", bridgeCases, {
     ..."bridge isGateway isDefaultGateway forceAddress ipMasq ipMasqBackend mtu hairpinMode promiscMode enabledad".split(
       " ",
     ),
-    ..."disableContainerInterface portIsolation args.cni.mac runtimeConfig.mac CNI_ARGS.MAC dns".split(
+    ..."disableContainerInterface portIsolation macspoofchk args.cni.mac runtimeConfig.mac CNI_ARGS.MAC dns".split(
       " ",
     ),
   ],

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { macSpoofFrame, macSpoofTable } from "../../../daemon/plugins/mac-spoof.ts";
 import { masqueradeFrame, masqueradeTable } from "../../../daemon/plugins/masquerade.ts";
 import { nftOwner } from "../../../daemon/plugins/nft-owned.ts";
 import { parseCondition } from "../../../daemon/plugins/portmap-conditions.ts";
 import { portmapFrame, portmapTable } from "../../../daemon/plugins/portmap-frame.ts";
+import { hostVethName } from "../../../daemon/plugins/shared-names.ts";
 import { parseCidr } from "../../../lib/base/ip.ts";
 import { AttributeWriter, NetlinkDecodeError } from "../../../lib/netlink/attributes.ts";
 import { parseMessages, type Request } from "../../../lib/netlink/message.ts";
@@ -130,6 +132,16 @@ test("nftables: the masquerade table with elements is what nft sends for the sam
     element("masq6", hex(v6), "masq6-64"),
     element("local4", hex("0a010002 0a010000")),
     element("local6", hex(`${v6} fd010000000000000000000000000000`)),
+  ]);
+});
+
+test("nftables: the table against spoofed addresses with elements is what nft sends for the same text", () => {
+  const port = Buffer.alloc(16);
+  port.write(hostVethName("c1", "eth0"));
+  assertSameAsNft("podnet_macspoof", macSpoofTable, [
+    ...macSpoofFrame(),
+    element("ports", port),
+    element("own", concatenate(port, hex("020000000001"))),
   ]);
 });
 
