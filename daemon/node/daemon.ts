@@ -18,6 +18,7 @@ import { DirectoryNetworks } from "./networks.ts";
 import { ownDirectory } from "./owner.ts";
 import { PendingDetaches } from "./pending.ts";
 import { findPlugins } from "./plugin-finder.ts";
+import type { Publisher } from "./publish.ts";
 import { publicEndpoints, route } from "./routes.ts";
 import { createHttpServer, listen, listenOnSocket, stopServer } from "./server.ts";
 import { Store } from "./store.ts";
@@ -40,7 +41,8 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   stack.defer(() => cgroups.close());
   const hostNetns = Netns.current();
   const host = stack.use(Rtnetlink.open());
-  const kube = await openCluster(config, log);
+  const cluster = await openCluster(config, log);
+  const kube = cluster?.kube;
   if (kube !== undefined) stack.use(kube);
   const networks = kube?.networks ?? stack.use(new DirectoryNetworks(config, log));
   const node: NodeContext = {
@@ -56,7 +58,12 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
     bootId: readBootId(),
   };
   const stopping = new AbortController();
-  const to = dispatchOf(node, stopping.signal);
+  const observer = cluster?.publisher(node);
+  if (observer !== undefined) stack.use(observer);
+  const to = {
+    ...dispatchOf(node, stopping.signal),
+    ...(observer === undefined ? {} : { observer }),
+  };
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
   stack.defer(() => pending.stop());
@@ -68,8 +75,13 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   return { stop: () => parts.disposeAsync() };
 }
 
+interface Cluster {
+  readonly kube: KubeNode;
+  readonly publisher: (node: NodeContext) => Publisher;
+}
+
 /** The API client is loaded only where there is a cluster: it is a third of the daemon's memory. */
-async function openCluster(config: DaemonConfig, log: Log): Promise<KubeNode | undefined> {
+async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | undefined> {
   const { kubeconfig, cniConfDir } = config;
   if (kubeconfig === undefined) return undefined;
   const nodeName = config.nodeName ?? process.env["NODE_NAME"];
@@ -78,8 +90,12 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<KubeNode | u
       "start with a cluster: this node's name is not known: set nodeName, or NODE_NAME from spec.nodeName",
     );
   }
-  const { KubeNode: Cluster } = await import("./kube-node.ts");
-  return new Cluster({ kubeconfig, nodeName, cniConfDir, log });
+  const [nodes, publishing] = await Promise.all([import("./kube-node.ts"), import("./publish.ts")]);
+  const kube = new nodes.KubeNode({ kubeconfig, nodeName, cniConfDir, log });
+  return {
+    kube,
+    publisher: (node) => new publishing.Publisher({ ...node, kube, nodeName }),
+  };
 }
 
 /** Cgroups are named after the state directory, so that a restarted daemon finds what it left and no other daemon's. */

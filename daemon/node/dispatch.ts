@@ -25,6 +25,8 @@ export interface Dispatch {
   readonly gates: { readonly add: Gate; readonly del: Gate };
   /** Ends when the daemon stops: what is under way is undone. */
   readonly stopping: AbortSignal;
+  /** Hears of each answer once it is made; never throws, never waits. */
+  readonly observer?: { answered(request: CniRequest | undefined, failure?: CniError): void };
 }
 
 const header = z.object({ protocol: z.literal(1), env: z.record(z.string(), z.string()) });
@@ -60,18 +62,21 @@ export async function dispatch(to: Dispatch, request: Request): Promise<Answer> 
   let verb = "unknown";
   let version: CniVersion = newestCniVersion;
   let fields: object = {};
+  let cni: CniRequest | undefined;
   try {
     const call = decodeCall(request.body);
     version = answerVersion(call.configText);
     verb = verbLabel(call.env["CNI_COMMAND"]);
-    const cni = decodeRequest(call.env, call.configText);
+    cni = decodeRequest(call.env, call.configText);
     fields = logFields(cni);
     const answer = await limited(to, cni, request.gone);
     report(to, { verb, outcome: "ok", started, fields });
+    to.observer?.answered(cni);
     return { status: 200, body: answer };
   } catch (error) {
     const failure = asCniError(error);
     report(to, { verb, outcome: String(failure.code), started, fields, failure });
+    to.observer?.answered(cni, failure);
     return { status: httpStatus(failure), body: errorBody(failure, version) };
   }
 }
