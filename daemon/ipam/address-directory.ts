@@ -5,7 +5,6 @@ import {
   ftruncateSync,
   linkSync,
   lstatSync,
-  mkdirSync,
   openSync,
   readFileSync,
   readSync,
@@ -20,6 +19,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { errorCode } from "../../lib/base/errors.ts";
+import { ensureDir } from "../../lib/base/files.ts";
 import { formatIp, type Ip, isIp, parseIp } from "../../lib/base/ip.ts";
 import { tryLock } from "../../lib/base/libc.ts";
 import { AddressIndex, addressOfFile } from "./address-index.ts";
@@ -64,7 +64,7 @@ export class AddressDirectory {
     this.#last = before.then(() => done);
     try {
       await endedBy(signal, before);
-      mkdirSync(this.path, { recursive: true, mode: 0o755 });
+      ensureDir(this.path, 0o755);
       const fd = await takeLock(join(this.path, "lock"), signal);
       try {
         const files = new LockedAddresses(this.path, await this.#load());

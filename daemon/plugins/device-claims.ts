@@ -1,16 +1,8 @@
-import {
-  linkSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmdirSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { linkSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { replaceFile } from "../../lib/base/files.ts";
+import { ensureDir, replaceFile } from "../../lib/base/files.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
@@ -48,7 +40,7 @@ export class DeviceClaims {
    * giving it back just now.
    */
   take(key: string, device: string, by: Claimant): void {
-    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    ensureDir(this.#dir, 0o700);
     const claim: DeviceClaim = { key, device, ...pick(by), returning: false };
     const path = this.#path(key);
     const temporary = `${path}.${by.containerId.slice(0, 12)}-${by.ifName}`;

@@ -1,8 +1,9 @@
-import { closeSync, mkdirSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { closeSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { DecodeError, decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
+import { ensureDir } from "../../lib/base/files.ts";
 import { type CniError, cniCode } from "../../lib/cni/errors.ts";
 import { asCniError } from "./shared-errors.ts";
 
@@ -100,7 +101,7 @@ export function readDeviceInfo(path: string): DeviceInfo | undefined {
 export function writeDeviceInfo(path: string, info: DeviceInfo): boolean {
   const bytes = Buffer.from(`${JSON.stringify(info)}\n`);
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    ensureDir(dirname(path), 0o755);
     const fd = openSync(path, "wx", 0o444);
     try {
       writeSync(fd, bytes);

@@ -5,6 +5,7 @@ import {
   mkdirSync,
   openSync,
   renameSync,
+  statSync,
   unlinkSync,
   writeSync,
 } from "node:fs";
@@ -27,15 +28,18 @@ export function replaceFile(path: string, text: string): void {
   const fd = openSync(temporary, "wx", 0o600);
   try {
     writeAll(fd, text);
+    renameSync(temporary, path);
+  } catch (error) {
+    removeFile(temporary);
+    throw error;
   } finally {
     closeSync(fd);
   }
-  renameSync(temporary, path);
 }
 
 /**
  * Adds to a file's end, and makes the file (mode 0600) when there is none. A kill may leave a part of the text; an error (a full
- * disk) leaves the file as it was.
+ * disk) leaves the file, or its absence, as it was.
  */
 export function appendLine(path: string, text: string): void {
   const fd = openSync(path, "a", 0o600);
@@ -44,7 +48,8 @@ export function appendLine(path: string, text: string): void {
     try {
       writeAll(fd, text);
     } catch (error) {
-      ftruncateSync(fd, size);
+      if (size === 0) unlinkSync(path);
+      else ftruncateSync(fd, size);
       throw error;
     }
   } finally {
@@ -63,6 +68,19 @@ export function removeFile(path: string): void {
 
 /** Makes a folder that only root may enter, and those above it. Safe to repeat. */
 export function ensurePrivateDir(path: string): void {
-  mkdirSync(dirname(path), { recursive: true });
-  mkdirSync(path, { recursive: true, mode: 0o700 });
+  ensureDir(path, 0o700);
+}
+
+/**
+ * Makes a folder of this mode, and those above it as far as they are missing. Safe to repeat. Not by Node's `recursive`: where a
+ * folder can't be made although the one above it is there (below /proc), that tries for ever.
+ */
+export function ensureDir(path: string, mode: number): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
+  if (dirname(path) !== path) ensureDir(dirname(path), 0o755);
+  try {
+    mkdirSync(path, mode);
+  } catch (error) {
+    if (errorCode(error) !== "EEXIST" || !statSync(path).isDirectory()) throw error;
+  }
 }
