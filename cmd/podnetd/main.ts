@@ -1,3 +1,4 @@
 import { run } from "./program.ts";
 
-process.exitCode = await run(process.argv);
+// Not only the status: an operation that could not be ended must not keep a stopped daemon alive.
+process.exit(await run(process.argv));

@@ -8,6 +8,7 @@ import { attach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { settleDefaultRoutes } from "./default-routes.ts";
 import { requireExecutables } from "./executables.ts";
+import { asFailure } from "./failure.ts";
 import { requireFamilies } from "./families.ts";
 import { effectiveScope, mergeResults } from "./merge.ts";
 import type { Plan } from "./plan.ts";
@@ -35,7 +36,11 @@ export async function add(
   const plan = await planRequest(node, request);
   await requireExecutables(node.plugins, plan, cniPathOf(node, request));
   await refuseTakenNames(plan, sandbox);
-  const record = intend(node, request, { sandbox, plan });
+  refuseForeignNames(node, request, plan);
+  const names = plan.attachments.map(({ conflist }) => decodeConflist(conflist).name);
+  const record = await node.collections.begin(names, signal, () =>
+    intend(node, request, { sandbox, plan }),
+  );
   try {
     await attachAll({ node, record, sandbox, signal }, plan);
   } catch (error) {
@@ -79,7 +84,8 @@ async function adopt(
   if (same && record.phase === "attached" && (await inPlace(record, at.sandbox))) {
     return answer(node, request, record);
   }
-  await giveBack({ node, record, sandbox: same ? at.sandbox : undefined, signal: at.signal });
+  using older = same ? undefined : reopenSandbox(node.bootId, record);
+  await giveBack({ node, record, sandbox: same ? at.sandbox : older, signal: at.signal });
   return undefined;
 }
 
@@ -122,6 +128,18 @@ async function refuseTakenNames(plan: Plan, sandbox: OpenSandbox): Promise<void>
     cniCode.invalidEnvironment,
     `attach network "${taken.network}": interface "${taken.ifName}" exists already in "${sandbox.path}"`,
   );
+}
+
+/** Everything of an attachment is found by its container and interface, so another call of the container must not have that one already. */
+function refuseForeignNames(node: NodeContext, request: SandboxRequest, plan: Plan): void {
+  for (const { ifName, network } of plan.attachments) {
+    const owner = node.store.holderOf(request.containerId, ifName);
+    if (owner === undefined) continue;
+    throw new CniError(
+      cniCode.invalidEnvironment,
+      `attach network "${network}": interface "${ifName}" of container "${request.containerId}" belongs to its ADD for "${owner.ifName}" already: choose another interface name or container id`,
+    );
+  }
 }
 
 /** Writes the intent: from here on a DEL finds everything that this ADD may have made. */
@@ -178,8 +196,7 @@ async function undo(work: AddWork, failure: unknown): Promise<unknown> {
     await giveBack({ ...work, signal: AbortSignal.timeout(seconds * 1000) });
     return failure;
   } catch (fault) {
-    const code = failure instanceof CniError ? failure.code : cniCode.internal;
     const details = `not undone yet, will be retried: ${errorText(fault)}`;
-    return new CniError(code, errorText(failure), { details, cause: failure });
+    return new CniError(asFailure(failure).code, errorText(failure), { details, cause: failure });
   }
 }

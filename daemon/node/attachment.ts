@@ -1,15 +1,15 @@
 import { networksArg } from "../../lib/api/names.ts";
-import { errorText } from "../../lib/base/errors.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { mergeCniArgs, runtimeConfigFor } from "../../lib/cni/derive.ts";
-import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { type CniError, cniCode } from "../../lib/cni/errors.ts";
 import { decodeCniArgs } from "../../lib/cni/request.ts";
 import { type CniResult, emptyResult, type PluginConfig } from "../../lib/cni/types.ts";
 import { versionAtLeast } from "../../lib/cni/versions.ts";
 import { bindIpam, type IpamCall } from "../ipam/ipam.ts";
 import type { BoundIpam, Plugin, PluginCall, PluginState, Sandbox } from "../plugins/plugin.ts";
 import type { NodeContext } from "./context.ts";
+import { asFailure } from "./failure.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 
 /** One attachment of a record, and what an operation on it works with. */
@@ -116,16 +116,10 @@ function stepAt(
   };
 }
 
-/** Puts the network's name before a failure's message, once, and keeps its code. */
-function onNetwork(attachment: AttachmentRecord, verb: string, error: unknown): CniError {
+/** Puts the network's name before a failure's message, once, and keeps its code, unless the operation was ended: then that is why it failed. */
+function onNetwork({ attachment, signal }: AttachmentWork, verb: string, error: unknown): CniError {
   const where = `${verb} network "${attachment.network}" (${attachment.ifName})`;
-  if (error instanceof CniError) {
-    return new CniError(error.code, `${where}: ${error.message}`, {
-      cause: error,
-      ...(error.details === undefined ? {} : { details: error.details }),
-    });
-  }
-  return new CniError(cniCode.internal, `${where}: ${errorText(error)}`, { cause: error });
+  return asFailure(error, where, signal.aborted ? cniCode.tryAgainLater : undefined);
 }
 
 /**
@@ -143,7 +137,7 @@ export async function attach(work: AttachmentWork): Promise<CniResult> {
       result = await plugin.add(call);
     }
   } catch (error) {
-    throw onNetwork(work.attachment, "attach", error);
+    throw onNetwork(work, "attach", error);
   }
   work.attachment.result = result ?? emptyResult;
   return work.attachment.result;
@@ -162,7 +156,7 @@ export async function detach(work: AttachmentWork): Promise<void> {
       if (started === undefined || started.isSet()) await plugin.del(call);
     }
   } catch (error) {
-    throw onNetwork(work.attachment, "detach", error);
+    throw onNetwork(work, "detach", error);
   }
 }
 
@@ -177,6 +171,6 @@ export async function checkAttachment(work: AttachmentWork): Promise<void> {
       await plugin.check(call);
     }
   } catch (error) {
-    throw onNetwork(work.attachment, "check", error);
+    throw onNetwork(work, "check", error);
   }
 }

@@ -22,7 +22,7 @@ export async function check(
     );
   }
   using sandbox = openSandbox(request.netnsPath);
-  if (sandbox.cookie !== record.netnsCookie) {
+  if (record.bootId !== node.bootId || sandbox.cookie !== record.netnsCookie) {
     throw new CniError(
       cniCode.invalidNetns,
       `check sandbox "${request.containerId}": "${request.netnsPath}" is not the network namespace that it was attached in`,

@@ -1,7 +1,8 @@
 import { errorText } from "../../lib/base/errors.ts";
 import { type AttachmentRow, attachmentRows } from "./admin.ts";
 import type { NodeContext } from "./context.ts";
-import { collectNetworks, giveBackRecords } from "./gc.ts";
+import { collectNetworks, giveBackRecords, isBusy } from "./gc.ts";
+import type { SandboxRecord } from "./record.ts";
 import { reopenSandbox } from "./sandbox.ts";
 
 /** What a collection freed, and what it could not. */
@@ -18,19 +19,26 @@ export async function collectLeftovers(
   node: NodeContext,
   signal: AbortSignal,
 ): Promise<Collection> {
-  const leftovers = node.store.all().filter((record) => {
+  const faults: unknown[] = [];
+  const isLeftover = (record: SandboxRecord): boolean => {
     if (record.phase === "deleting") return true;
-    using sandbox = reopenSandbox(node.bootId, record);
-    return sandbox === undefined;
-  });
-  const rows = attachmentRows(leftovers, false);
-  const faults = [
-    ...(await giveBackRecords(node, leftovers, signal)),
-    ...(await collectNetworks(node, signal)),
-  ];
-  const left = new Set(node.store.all().map(({ containerId }) => containerId));
+    try {
+      using sandbox = reopenSandbox(node.bootId, record);
+      return sandbox === undefined;
+    } catch (error) {
+      faults.push(error);
+      return false;
+    }
+  };
+  const leftovers = node.store
+    .all()
+    .filter((record) => !isBusy(node, record) && isLeftover(record));
+  // Taken before: giving back may change them.
+  const rows = new Map(leftovers.map((record) => [record, attachmentRows([record], false)]));
+  const given = await giveBackRecords(node, leftovers, { signal, still: isLeftover });
+  faults.push(...given.faults, ...(await collectNetworks(node, { signal })));
   return {
-    freed: rows.filter(({ containerId }) => !left.has(containerId)),
-    faults: faults.map(errorText),
+    freed: given.done.flatMap((record) => rows.get(record) ?? []),
+    faults: [...new Set(faults.map(errorText))],
   };
 }

@@ -3,6 +3,7 @@ import type { Netns } from "../../lib/base/netns.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { IpamPlugin } from "../ipam/ipam.ts";
 import type { Plugin } from "../plugins/plugin.ts";
+import type { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { KubeNode } from "./kube-node.ts";
 import type { KeyedLocks } from "./locks.ts";
@@ -27,6 +28,7 @@ export interface NodeContext {
   readonly log: Log;
   readonly store: Store;
   readonly locks: KeyedLocks;
+  readonly collections: Collections;
   readonly networks: NetworkSource;
   /** The cluster that the node belongs to; undefined: none. */
   readonly kube?: KubeNode;

@@ -7,9 +7,11 @@ import type { Log } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
 import type { Dispatch } from "./dispatch.ts";
+import { EndedError } from "./failure.ts";
 import { Gate, gateSizes } from "./gate.ts";
 import type { KubeNode } from "./kube-node.ts";
 import { KeyedLocks } from "./locks.ts";
@@ -22,13 +24,22 @@ import type { Publisher } from "./publish.ts";
 import { publicEndpoints, route } from "./routes.ts";
 import { createHttpServer, listen, listenOnSocket, stopServer } from "./server.ts";
 import { Store } from "./store.ts";
+import { Underway } from "./underway.ts";
 
-/** Milliseconds that operations under way have to finish when the daemon stops; then they are undone or left to their records. */
+/**
+ * Milliseconds of stopping, together below the 30 s that supervisors give: that operations under way have to finish, that those which did
+ * not have to undo what they did, and that answers have to reach their callers.
+ */
 const finishWithin = 10_000;
+const undoWithin = 8_000;
+const flushWithin = 500;
 
 /** A daemon that serves. */
 export interface RunningDaemon {
-  /** Stops in order: no new calls, those under way finish, then sockets and files are closed. Safe to call twice. */
+  /**
+   * Stops in order: no new calls, those under way finish or are undone, then sockets and files are closed. Safe to call twice. What does
+   * not even end then is left to its record and the next start, and keeps everything open: the process must end.
+   */
   stop(): Promise<void>;
 }
 
@@ -50,6 +61,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
     log,
     store: new Store(config.stateDir, log),
     locks: new KeyedLocks(),
+    collections: new Collections(),
     networks,
     ...(kube === undefined ? {} : { kube }),
     plugins: findPlugins({ helper: config.delegateHelper, cgroups, log }),
@@ -67,12 +79,23 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
   stack.defer(() => pending.stop());
-  for (const server of await serveAll(to)) stack.defer(() => drain(server, stopping));
+  const underway = new Underway();
+  const servers = await serveAll(to, underway);
   // Whatever the log level: people and supervisors wait for this line.
   const ready = { socket: config.socket, records: node.store.size, pid: process.pid };
   log.child({}, { level: "info" }).info(ready, "ready");
   const parts = stack.move();
-  return { stop: () => parts.disposeAsync() };
+  let stopped: Promise<void> | undefined;
+  const stop = async (): Promise<void> => {
+    if (await drain(servers, { underway, stopping })) await parts.disposeAsync();
+    else log.warn({ operations: underway.size }, "operations did not end, left to their records");
+  };
+  return {
+    stop: () => {
+      stopped ??= stop();
+      return stopped;
+    },
+  };
 }
 
 interface Cluster {
@@ -119,10 +142,10 @@ function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {
   return { node, metrics, gates, stopping };
 }
 
-async function serveAll(to: Dispatch): Promise<Server[]> {
+async function serveAll(to: Dispatch, underway: Underway): Promise<Server[]> {
   const { config, log } = to.node;
   const onFault = (error: unknown): void => log.warn({ fault: errorText(error) }, "bad request");
-  const socket = createHttpServer((request) => route(to, request), onFault);
+  const socket = createHttpServer((request) => underway.run(() => route(to, request)), onFault);
   await listenOnSocket(socket, config.socket);
   if (config.metrics === undefined) return [socket];
   const metrics = createHttpServer((request) => route(to, request, publicEndpoints), onFault);
@@ -135,12 +158,20 @@ async function serveAll(to: Dispatch): Promise<Server[]> {
   return [socket, metrics];
 }
 
-async function drain(server: Server, stopping: AbortController): Promise<void> {
+/** Stops serving; false when something still goes on although it was told to end. */
+async function drain(
+  servers: readonly Server[],
+  { underway, stopping }: { readonly underway: Underway; readonly stopping: AbortController },
+): Promise<boolean> {
   const late = new AbortController();
-  const timer = setTimeout(() => {
-    stopping.abort(new Error("podnetd stops"));
-    late.abort();
-  }, finishWithin);
-  await stopServer(server, late.signal);
+  const closed = Promise.all(servers.map((server) => stopServer(server, late.signal)));
+  let ended = await underway.ended(finishWithin);
+  if (!ended) {
+    stopping.abort(new EndedError("podnetd stops"));
+    ended = await underway.ended(undoWithin);
+  }
+  const timer = setTimeout(() => late.abort(), flushWithin);
+  await closed;
   clearTimeout(timer);
+  return ended && (await underway.ended(flushWithin));
 }

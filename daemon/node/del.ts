@@ -36,6 +36,8 @@ async function delUnknown(
   request: DelRequest,
   signal: AbortSignal,
 ): Promise<void> {
+  // Another call of the container made it, whose own DEL gives it back.
+  if (node.store.holderOf(request.containerId, request.ifName) !== undefined) return;
   const conflist = await defaultIfKnown(node, request);
   if (conflist === undefined) return;
   const record: SandboxRecord = {
@@ -74,8 +76,10 @@ async function defaultIfKnown(
   try {
     return await defaultConflist(node.networks);
   } catch (error) {
-    const away = error instanceof CniError && error.code === cniCode.tryAgainLater;
-    if (node.kube === undefined || !away) throw error;
+    if (!(error instanceof CniError)) throw error;
+    // A default network that is disabled or wrong must not keep deleted pods from going; GC frees what they held once it is right.
+    const away = error.code === cniCode.tryAgainLater;
+    if (away && node.kube === undefined) throw error;
     node.log.warn({ containerId, fault: error.message }, "unknown sandbox: default not asked");
     return undefined;
   }

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { DeadlineError, deadline } from "../../lib/base/deadlines.ts";
-import { DecodeError, decode } from "../../lib/base/decode.ts";
-import { errorCode, errorText } from "../../lib/base/errors.ts";
+import { deadline } from "../../lib/base/deadlines.ts";
+import { decode } from "../../lib/base/decode.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { answerVersion, type CniRequest, decodeRequest } from "../../lib/cni/request.ts";
 import { encodeResult } from "../../lib/cni/result.ts";
@@ -10,6 +9,7 @@ import { add } from "./add.ts";
 import { check } from "./check.ts";
 import type { NodeContext } from "./context.ts";
 import { del } from "./del.ts";
+import { asFailure } from "./failure.ts";
 import type { Gate } from "./gate.ts";
 import { gc } from "./gc.ts";
 import { operationKeys } from "./keys.ts";
@@ -74,7 +74,7 @@ export async function dispatch(to: Dispatch, request: Request): Promise<Answer> 
     to.observer?.answered(cni);
     return { status: 200, body: answer };
   } catch (error) {
-    const failure = asCniError(error);
+    const failure = asFailure(error);
     report(to, { verb, outcome: String(failure.code), started, fields, failure });
     to.observer?.answered(cni, failure);
     return { status: httpStatus(failure), body: errorBody(failure, version) };
@@ -140,33 +140,6 @@ async function perform(
       await check(node, cni, signal);
       return "";
   }
-}
-
-/** Full disks and the like pass; what nobody foresaw is an internal error, with its text. */
-const passing = new Set([
-  "ENOSPC",
-  "EDQUOT",
-  "EMFILE",
-  "ENFILE",
-  "ENOMEM",
-  "ENOBUFS",
-  "EAGAIN",
-  "EBUSY",
-  "EROFS",
-]);
-
-function asCniError(error: unknown): CniError {
-  if (error instanceof CniError) return error;
-  if (error instanceof DecodeError) {
-    return new CniError(cniCode.invalidNetworkConfig, error.message, { cause: error });
-  }
-  const code = errorCode(error);
-  const again =
-    error instanceof DeadlineError ||
-    (error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError")) ||
-    (code !== undefined && passing.has(code));
-  const number = again ? cniCode.tryAgainLater : cniCode.internal;
-  return new CniError(number, errorText(error), { cause: error });
 }
 
 function errorBody(failure: CniError, version: CniVersion): string {

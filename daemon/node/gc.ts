@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
+import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NetworkRequest } from "../../lib/cni/request.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import type { NodeContext } from "./context.ts";
@@ -39,45 +40,88 @@ export async function gc(
   const garbage = node.store
     .all()
     .filter(
-      (record) => record.cniNetwork === request.networkName && !listed.has(record.containerId),
+      (record) =>
+        record.cniNetwork === request.networkName &&
+        !listed.has(record.containerId) &&
+        !isBusy(node, record),
     );
-  const faults = [
-    ...(await giveBackRecords(node, garbage, signal)),
-    ...(await collectNetworks(node, signal)),
-  ];
+  const { faults } = await giveBackRecords(node, garbage, { signal });
+  faults.push(...(await collectNetworks(node, { signal, listed: valid })));
   if (faults.length > 0) throw combine(faults);
 }
 
-/** Gives back records that nobody uses; one that is locked is in use. Returns what failed. */
+/** An operation of the record's container or pod is under way or waits. */
+export function isBusy(node: NodeContext, record: SandboxRecord): boolean {
+  return keysOf(record).some((key) => node.locks.isBusy(key));
+}
+
+function keysOf(record: SandboxRecord): string[] {
+  return operationKeys(record.containerId, record.pod.uid);
+}
+
+export interface GiveBackOptions {
+  readonly signal: AbortSignal;
+  /** Whether a record is to be given back, asked again when its turn has come: meanwhile its container may have come back. */
+  readonly still?: (record: SandboxRecord) => boolean;
+}
+
+/** What became of records. */
+export interface GivenBack {
+  readonly done: SandboxRecord[];
+  readonly faults: unknown[];
+}
+
+/** Gives back records that nobody uses; one that is locked is in use, and one that is not the store's any more is somebody's past. */
 export async function giveBackRecords(
   node: NodeContext,
   records: readonly SandboxRecord[],
-  signal: AbortSignal,
-): Promise<unknown[]> {
+  { signal, still = () => true }: GiveBackOptions,
+): Promise<GivenBack> {
+  const done: SandboxRecord[] = [];
   const faults: unknown[] = [];
   for (const record of records) {
-    const keys = operationKeys(record.containerId, record.pod.uid);
-    if (keys.some((key) => node.locks.isBusy(key))) continue;
-    const release = await node.locks.acquire(keys, signal);
+    if (isBusy(node, record)) continue;
+    using _ = disposing(await node.locks.acquire(keysOf(record), signal));
     try {
+      if (node.store.get(record) !== record || !still(record)) continue;
       using sandbox = reopenSandbox(node.bootId, record);
       await giveBack({ node, record, sandbox, signal });
+      done.push(record);
     } catch (error) {
       faults.push(error);
-    } finally {
-      release();
     }
   }
-  return faults;
+  return { done, faults };
 }
 
-/** Lets each network that is known to the node free what no record stands for. Returns what failed. */
-export async function collectNetworks(node: NodeContext, signal: AbortSignal): Promise<unknown[]> {
+function disposing(release: () => void): Disposable {
+  return { [Symbol.dispose]: release };
+}
+
+export interface CollectOptions {
+  readonly signal: AbortSignal;
+  /** What the runtime says is attached, whoever attached it. */
+  readonly listed?: readonly ValidAttachment[];
+}
+
+/** Lets each network that is known to the node free what no record stands for and nobody lists. Returns what failed. */
+export async function collectNetworks(
+  node: NodeContext,
+  { signal, listed = [] }: CollectOptions,
+): Promise<unknown[]> {
+  const [unreadable] = node.store.unreadable;
+  if (unreadable !== undefined) {
+    const message = `collect networks: record "${unreadable}" can't be read, so what it stands for would be taken for garbage: repair or remove it`;
+    return [new CniError(cniCode.ioFailure, message)];
+  }
   const faults: unknown[] = [];
-  for (const conflist of await everyConflist(node)) {
+  for (const conflist of await everyConflist(node, faults)) {
     if (conflist.disableGC) continue;
+    const { name } = conflist;
     try {
-      await collectGarbage(networkSteps(node, conflist, signal), validOf(node, conflist.name));
+      await node.collections.collect(name, () =>
+        collectGarbage(networkSteps(node, conflist, signal), [...validOf(node, name), ...listed]),
+      );
     } catch (error) {
       faults.push(error);
     }
@@ -85,13 +129,17 @@ export async function collectNetworks(node: NodeContext, signal: AbortSignal): P
   return faults;
 }
 
-/** The networks of all records and those that the source knows, each once. */
-async function everyConflist(node: NodeContext): Promise<Conflist[]> {
+/** The networks of all records and those that the source knows, each once; `faults` gets what the source could not tell. */
+async function everyConflist(node: NodeContext, faults: unknown[]): Promise<Conflist[]> {
   const texts = new Set<string>();
   for (const record of node.store.all()) {
     for (const attachment of record.attachments) texts.add(attachment.conflist);
   }
-  for (const { text } of await knownConflists(node.networks)) texts.add(text);
+  try {
+    for (const { text } of await knownConflists(node.networks)) texts.add(text);
+  } catch (error) {
+    faults.push(error);
+  }
   return [...texts].map((text) => decodeConflist(text));
 }
 

@@ -1,5 +1,7 @@
+import { deadline } from "../../lib/base/deadlines.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import type { NodeContext } from "./context.ts";
+import { EndedError } from "./failure.ts";
 import { giveBackRecords } from "./gc.ts";
 import type { Metrics } from "./metrics.ts";
 import { podText } from "./pods.ts";
@@ -29,7 +31,7 @@ export class PendingDetaches {
   readonly #started = Date.now();
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
-  #stopped = false;
+  readonly #ending = new AbortController();
 
   constructor(node: NodeContext, metrics: Metrics) {
     this.#node = node;
@@ -37,7 +39,7 @@ export class PendingDetaches {
   }
 
   start(): void {
-    if (this.#stopped) return;
+    if (this.#ending.signal.aborted) return;
     this.#timer = setTimeout(() => {
       this.#running = this.#look().finally(() => {
         this.#running = undefined;
@@ -46,9 +48,9 @@ export class PendingDetaches {
     }, lookEvery);
   }
 
-  /** Resolves when no attempt is under way. */
+  /** Ends an attempt that is under way, to be repeated by the next daemon, and resolves when it has ended. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#ending.abort(new EndedError("podnetd stops"));
     clearTimeout(this.#timer);
     await this.#running;
   }
@@ -60,7 +62,7 @@ export class PendingDetaches {
       if (this.#node.store.get(record) !== record) this.#attempts.delete(record);
     }
     for (const record of pending) {
-      if (!this.#stopped) await this.#attempt(record);
+      if (!this.#ending.signal.aborted) await this.#attempt(record);
     }
   }
 
@@ -73,8 +75,12 @@ export class PendingDetaches {
 
   async #attempt(record: SandboxRecord): Promise<void> {
     const count = (this.#attempts.get(record)?.count ?? 0) + 1;
-    const signal = AbortSignal.timeout(attemptTimeout);
-    const faults = await giveBackRecords(this.#node, [record], signal);
+    using signal = deadline(attemptTimeout, "detach", [this.#ending.signal]);
+    const { done, faults } = await giveBackRecords(this.#node, [record], {
+      signal,
+      still: ({ phase }) => phase !== "attached",
+    });
+    if (done.length > 0) this.#metrics.countRetry("done");
     if (this.#node.store.get(record) === record) {
       const pause = Math.min(firstPause * 2 ** Math.min(count, 20), longestPause);
       this.#attempts.set(record, { count, next: Date.now() + pause });

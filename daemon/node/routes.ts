@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { deadline } from "../../lib/base/deadlines.ts";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { CniError } from "../../lib/cni/errors.ts";
@@ -25,8 +26,10 @@ const health: Endpoint = async () => json({ status: "ok" });
 const list: Endpoint = async ({ node }, { query }) =>
   json(attachmentRows(node.store.all(), query.get("pending") === "true"));
 
-const collect: Endpoint = async ({ node, stopping }) =>
-  json(await collectLeftovers(node, stopping));
+const collect: Endpoint = async ({ node, stopping }) => {
+  using signal = deadline(node.config.operationTimeout * 1000, "gc", [stopping]);
+  return json(await collectLeftovers(node, signal));
+};
 
 const preview = z.object({
   annotations: z.record(z.string(), z.string()).default({}),

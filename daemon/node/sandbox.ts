@@ -45,23 +45,34 @@ export function openSandbox(path: string): OpenSandbox {
   }
 }
 
+/** What opening a path says when no network namespace is there any more; anything else is "can't tell". */
+const gone = new Set(["ENOENT", "ENOTDIR", "ESRCH", "EINVAL"]);
+
 /**
  * Opens the namespace that a record was made in, if it is still the same one: a path that is gone, one that now names
  * another namespace (inodes are reused at once, cookies are not before a reboot), and a record of another boot give undefined.
+ * `path`: where the runtime says it is now. Throws a CniError (code 11) when nobody can tell: what lives must not be taken for gone.
  */
 export function reopenSandbox(
   bootId: string,
   record: SandboxRecord,
   path: string | undefined = record.netns,
 ): OpenSandbox | undefined {
-  if (record.bootId !== bootId || path === undefined || path === "") return undefined;
-  let sandbox: OpenSandbox;
-  try {
-    sandbox = open(path);
-  } catch {
-    return undefined;
+  if (record.bootId !== bootId) return undefined;
+  for (const place of new Set([path, record.netns])) {
+    const sandbox = place === undefined || place === "" ? undefined : openIfThere(place);
+    if (sandbox?.cookie === record.netnsCookie) return sandbox;
+    sandbox?.[Symbol.dispose]();
   }
-  if (sandbox.cookie === record.netnsCookie) return sandbox;
-  sandbox[Symbol.dispose]();
   return undefined;
+}
+
+function openIfThere(path: string): OpenSandbox | undefined {
+  try {
+    return open(path);
+  } catch (error) {
+    if (gone.has(errorCode(error) ?? "")) return undefined;
+    const message = `open network namespace "${path}": ${errorText(error)}: whether it still exists is unknown`;
+    throw new CniError(cniCode.tryAgainLater, message, { cause: error });
+  }
 }

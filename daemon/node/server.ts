@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { connect } from "node:net";
 import { dirname } from "node:path";
 import { ensurePrivateDir } from "../../lib/base/files.ts";
+import { EndedError } from "./failure.ts";
 
 /** One answer: `contentType` is JSON unless said otherwise. */
 export interface Answer {
@@ -62,7 +63,7 @@ async function serve(
 ): Promise<void> {
   const gone = new AbortController();
   response.once("close", () => {
-    if (!response.writableFinished) gone.abort(new Error("the caller has gone"));
+    if (!response.writableFinished) gone.abort(new EndedError("the caller has gone"));
   });
   const url = new URL(message.url ?? "/", "http://podnetd");
   const body = await readBody(message);

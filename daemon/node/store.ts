@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, renameSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
@@ -54,6 +54,15 @@ export class Store {
     return this.#entries.get(keyText(key))?.record;
   }
 
+  /** The record of a container that has an interface of that name among its attachments. */
+  holderOf(containerId: string, ifName: string): SandboxRecord | undefined {
+    for (const { record } of this.#entries.values()) {
+      if (record.containerId !== containerId) continue;
+      if (record.attachments.some((attachment) => attachment.ifName === ifName)) return record;
+    }
+    return undefined;
+  }
+
   all(): SandboxRecord[] {
     return [...this.#entries.values()].map(({ record }) => record);
   }
@@ -62,9 +71,9 @@ export class Store {
     return this.#entries.size;
   }
 
-  /** Files that were set aside because nobody could read them. */
+  /** Files that were set aside because nobody could read them, and are still there. */
   get unreadable(): readonly string[] {
-    return this.#unreadable;
+    return this.#unreadable.filter((path) => existsSync(path));
   }
 
   /** Writes the record, safe against a kill at any moment. Throws the file system's error; the record is as before then. */

@@ -1,8 +1,9 @@
 import { errorText } from "../../lib/base/errors.ts";
-import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { CniError } from "../../lib/cni/errors.ts";
 import type { Sandbox } from "../plugins/plugin.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
+import { asFailure } from "./failure.ts";
 import type { SandboxRecord } from "./record.ts";
 import { inRuns } from "./runs.ts";
 
@@ -56,6 +57,5 @@ function note(node: NodeContext, record: SandboxRecord, change: Partial<SandboxR
 /** One error of several: the first one's code, all messages. */
 export function combine(faults: readonly unknown[]): CniError {
   const [first] = faults;
-  const code = first instanceof CniError ? first.code : cniCode.internal;
-  return new CniError(code, faults.map(errorText).join("; "), { cause: first });
+  return new CniError(asFailure(first).code, faults.map(errorText).join("; "), { cause: first });
 }
