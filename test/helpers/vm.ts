@@ -1,8 +1,10 @@
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { build } from "esbuild";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build, type Plugin } from "esbuild";
 import type { RunOptions, Tally } from "./report.ts";
 
 /**
@@ -12,7 +14,7 @@ import type { RunOptions, Tally } from "./report.ts";
 export async function runInVm(options: RunOptions): Promise<Tally> {
   const folder = mkdtempSync(join(tmpdir(), "podnet-vm-"));
   try {
-    await bundle([...options.files, "test/vm/inside.ts"]);
+    await bundle([...options.files, "test/vm/inside.ts", inProcessChild]);
     const files = options.files.map((file) => join("dist/vm", file.replace(/\.ts$/, ".mjs")));
     const command = [
       "--sriov",
@@ -26,7 +28,11 @@ export async function runInVm(options: RunOptions): Promise<Tally> {
       ...files,
     ];
     // In CI nothing is skipped inside: there is no further place to go.
-    const vm = spawnSync("test/vm/run-in-vm.sh", command, { encoding: "utf8", maxBuffer: 1 << 28 });
+    const vm = spawnSync("test/vm/run-in-vm.sh", command, {
+      encoding: "utf8",
+      maxBuffer: 1 << 28,
+      env: { ...process.env, PODNET_IN_PROCESS_CHILD: bundled(inProcessChild) },
+    });
     process.stdout.write(vm.stdout);
     const tally = readTally(join(folder, "tally.json"));
     if (vm.status === 0 && tally !== undefined) return tally;
@@ -35,6 +41,13 @@ export async function runInVm(options: RunOptions): Promise<Tally> {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Tests start it as a process of its own. */
+const inProcessChild = "test/helpers/in-process-child.ts";
+
+function bundled(file: string): string {
+  return join("dist/vm", file.replace(/\.ts$/, ".mjs"));
 }
 
 async function bundle(files: readonly string[]): Promise<void> {
@@ -50,12 +63,29 @@ async function bundle(files: readonly string[]): Promise<void> {
     outExtension: { ".js": ".mjs" },
     external: ["koffi", "esbuild"],
     sourcemap: "inline",
+    plugins: [keepPlaces],
     logLevel: "warning",
     banner: {
       js: 'import{createRequire as podnetRequire}from"node:module";const require=podnetRequire(import.meta.url);',
     },
   });
 }
+
+/** A bundled module still knows where its source is, so files beside it are found. */
+const keepPlaces: Plugin = {
+  name: "keep-places",
+  setup({ onLoad }) {
+    onLoad({ filter: /\/(test|lib|daemon|cmd)\/.*\.ts$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      const places = { dirname: dirname(path), filename: path, url: pathToFileURL(path).href };
+      const contents = Object.entries(places).reduce(
+        (all, [key, value]) => all.replaceAll(`import.meta.${key}`, JSON.stringify(value)),
+        text,
+      );
+      return { contents, loader: "ts" };
+    });
+  },
+};
 
 function readTally(path: string): Tally | undefined {
   try {
