@@ -42,6 +42,8 @@ export const tiers: readonly Tier[] = [
     parts: runtimes,
     concurrency: 1,
   },
+  // Not part of 'make test': the first run builds Kubernetes, for minutes.
+  { name: "e2e", files: glob("test/e2e/kube/**/*.test.ts"), needs: kernel, concurrency: 1 },
   { name: "fuzz", files: tests("test/fuzz"), needs: [], concurrency: 2 },
 ];
 

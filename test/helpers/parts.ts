@@ -2,7 +2,14 @@ import { spawnSync } from "node:child_process";
 import { resolve } from "node:path";
 
 /** Real parts that tests run against; each is fetched or built once into ~/.cache/podnet. */
-export type PartName = "reference-plugins" | "cnitool" | "containerd" | "cri-proto" | "image";
+export type PartName =
+  | "reference-plugins"
+  | "cnitool"
+  | "containerd"
+  | "cri-proto"
+  | "image"
+  | "kubernetes"
+  | "apiextensions";
 
 const found = new Map<string, string>();
 
