@@ -1,4 +1,4 @@
-import { type FSWatcher, readdirSync, readFileSync, statSync, watch } from "node:fs";
+import { type FSWatcher, readdirSync, watch } from "node:fs";
 import { extname, join } from "node:path";
 import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import { type NetworkRef, refName } from "../../lib/api/selection.ts";
@@ -7,8 +7,8 @@ import type { Log } from "../../lib/base/log.ts";
 import { findConflist } from "../../lib/cni/conf-dir.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { type Manifest, readManifests } from "./manifests.ts";
-import { longestYaml } from "./yaml-text.ts";
+import { doubtOf, keyOf, type ReadFile, readManifestFile } from "./manifest-files.ts";
+import type { Manifest } from "./manifests.ts";
 
 /** A network that a source knows, usable or not. */
 export interface KnownNetwork {
@@ -32,12 +32,6 @@ export interface NetworkSource {
 }
 
 const extensions = [".yaml", ".yml", ".json"];
-
-interface ReadFile {
-  /** Changes when the file does. */
-  readonly stamp: string;
-  readonly manifests: readonly Manifest[];
-}
 
 /**
  * The manifests of a directory. It is looked at again for each question (a new or changed file counts from the next ADD on), and
@@ -103,11 +97,18 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
   #find(ref: NetworkRef): Manifest["object"] {
     this.#refresh();
     const manifests = this.#known.get(keyOf(ref));
-    if (manifests === undefined) return undefined;
-    const fault = faultOf(manifests);
-    if (fault === undefined) return manifests[0]?.object;
+    const fault = manifests === undefined ? this.#doubt(ref) : faultOf(manifests);
+    if (fault === undefined) return manifests?.[0]?.object;
     const code = ref.kind === "nad" ? cniCode.nadMissing : cniCode.podNetworkNotReady;
     throw new CniError(code, `${title(ref)} can't be used: ${fault}`);
+  }
+
+  #doubt(ref: NetworkRef): string | undefined {
+    for (const [path, file] of this.#files) {
+      const doubt = doubtOf(ref, path, file);
+      if (doubt !== undefined) return doubt;
+    }
+    return undefined;
   }
 
   #refresh(): void {
@@ -132,9 +133,7 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
     const files = new Map<string, ReadFile>();
     for (const name of this.#names()) {
       const path = join(this.#dir, name);
-      const stamp = stampOf(path);
-      const known = this.#files.get(path);
-      files.set(path, known?.stamp === stamp ? known : { stamp, manifests: readFile(path) });
+      files.set(path, readManifestFile(path, this.#files.get(path)));
     }
     return files;
   }
@@ -145,7 +144,8 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
         .filter((name) => !name.startsWith(".") && extensions.includes(extname(name)))
         .sort();
     } catch (error) {
-      if (errorCode(error) === "ENOENT") return [];
+      // A directory that was never there is empty; one that has vanished says nothing about its networks.
+      if (errorCode(error) === "ENOENT" && this.#files.size === 0) return [];
       throw unreadable(this.#dir, error);
     }
   }
@@ -189,10 +189,6 @@ function unreadable(dir: string, cause: unknown): CniError {
   return new CniError(cniCode.tryAgainLater, message, { cause });
 }
 
-function keyOf(ref: NetworkRef): string {
-  return `${ref.kind} ${refName(ref)}`;
-}
-
 /** `PodNetwork "blue"`, `NetworkAttachmentDefinition "app/net-a"` */
 export function title(ref: NetworkRef): string {
   const kind = {
@@ -226,31 +222,4 @@ function same(left: Map<string, ReadFile>, right: Map<string, ReadFile>): boolea
   if (left.size !== right.size) return false;
   for (const [path, file] of right) if (left.get(path) !== file) return false;
   return true;
-}
-
-/** Follows links: the files of a mounted ConfigMap are links, which stay the same when their target changes. */
-function stampOf(path: string): string {
-  try {
-    const { ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
-    return `${ino} ${size} ${mtimeNs} ${ctimeNs}`;
-  } catch (error) {
-    return `unreadable: ${errorText(error)}`;
-  }
-}
-
-function readFile(path: string): readonly Manifest[] {
-  try {
-    const { size } = statSync(path);
-    // Not even read: four bytes are the most that a character has.
-    if (size > 4 * longestYaml)
-      return unusable(path, `must have at most ${longestYaml} characters`);
-    return readManifests(path, readFileSync(path, "utf8"));
-  } catch (error) {
-    return unusable(path, errorText(error));
-  }
-}
-
-function unusable(file: string, text: string): readonly Manifest[] {
-  const faults = [{ file, line: 1, text }];
-  return [{ file, line: 1, ref: undefined, object: undefined, faults, warnings: [] }];
 }

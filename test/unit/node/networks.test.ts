@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -221,4 +222,52 @@ test("networks: the node's own configurations are found by name", async () => {
   );
   assert.equal((await source.conflist("p1"))?.plugins[0]?.type, "bridge");
   assert.equal(await source.conflist("p2"), undefined);
+});
+
+test("networks: what a broken or emptied file may define is not taken for missing", async () => {
+  await put("blue.yaml", blue());
+  assert.ok(await source.podNetwork("blue"));
+  const refused = (message: RegExp) => (error: unknown) => {
+    assert.ok(error instanceof CniError);
+    assert.equal(error.code, 101);
+    assert.match(error.message, message);
+    return true;
+  };
+  // An editor has emptied it and is still writing.
+  await put("blue.yaml", "");
+  await assert.rejects(
+    source.podNetwork("blue"),
+    refused(/blue\.yaml" may define it, but it is empty/),
+  );
+  await put("blue.yaml", "apiVersion: podnet.dev/v1alpha1\nkind: [");
+  await assert.rejects(
+    source.podNetwork("blue"),
+    refused(/blue\.yaml" may define it, but line 2: /),
+  );
+  assert.equal(await source.podNetwork("red"), undefined, "the file never spoke of it");
+  // A daemon that has never seen it sound.
+  source[Symbol.dispose]();
+  await put("blue.yaml", blue().replace("spec:", "spec: ["));
+  source = open();
+  await assert.rejects(source.podNetwork("blue"), refused(/may define it, but line \d+: /));
+  assert.equal(await source.podNetwork("lue"), undefined);
+  await put("other.yaml", "metadata: {namespace: default, name: [");
+  assert.equal(await source.podNetwork("default"), undefined, "it only names the namespace");
+  await put("blue.yaml", blue());
+  assert.ok(await source.podNetwork("blue"));
+});
+
+test("networks: a directory that has vanished can't tell, a pipe is no manifest", async () => {
+  await put("blue.yaml", blue());
+  assert.ok(await source.podNetwork("blue"));
+  renameSync(dir, `${dir}-gone`);
+  await turn();
+  await assert.rejects(source.podNetwork("blue"), { code: 11 });
+  renameSync(`${dir}-gone`, dir);
+  await turn();
+  assert.ok(await source.podNetwork("blue"));
+  execFileSync("mkfifo", [join(dir, "pipe.yaml")]);
+  await turn();
+  assert.ok(await source.podNetwork("blue"));
+  assert.match(lines.join(""), /pipe\.yaml.*must be a regular file/);
 });
