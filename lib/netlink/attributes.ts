@@ -24,7 +24,8 @@ export class NetlinkDecodeError extends Error {
 
 /** Writes fixed headers and attributes into a growing buffer. Each call returns the writer, for chains. */
 export class AttributeWriter {
-  #buffer = Buffer.alloc(256);
+  // From Node's pool, which an allocation of its own for each message would miss.
+  #buffer = Buffer.allocUnsafe(256).fill(0);
   #length = 0;
   readonly #nests: number[] = [];
 

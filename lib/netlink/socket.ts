@@ -14,6 +14,8 @@ const RECEIVE_SIZE = 65536;
 
 // Synchronous reads are over before the next one begins, so that one buffer serves all sockets.
 const receiveBuffer = Buffer.alloc(RECEIVE_SIZE);
+// Those of pool threads, which are used again: allocating one for each read would leave the heap in pieces.
+const spareBuffers: Buffer[] = [];
 
 /**
  * A non-blocking netlink socket with extended acknowledgements and strict checking. It belongs to the namespace that it was
@@ -69,10 +71,14 @@ export class NetlinkSocket {
 
   /** As receive, on a pool thread: reading a dump makes the kernel produce its next part, for which it may need RTNL. */
   async receiveAsync(): Promise<Buffer | undefined> {
-    const buffer = Buffer.allocUnsafe(RECEIVE_SIZE);
     using _lease = this.lease();
-    const length = await libc.recvAsync(this.#fd, buffer);
-    return length === undefined ? undefined : whole(buffer, length);
+    const buffer = spareBuffers.pop() ?? Buffer.alloc(RECEIVE_SIZE);
+    try {
+      const length = await libc.recvAsync(this.#fd, buffer);
+      return length === undefined ? undefined : Buffer.from(whole(buffer, length));
+    } finally {
+      spareBuffers.push(buffer);
+    }
   }
 
   /**
