@@ -27,7 +27,8 @@ if [ ! -e dist/lib/node_modules/koffi/.copied ] || [ node_modules/koffi/package.
   touch dist/lib/node_modules/koffi/.copied
 fi
 
-# A launcher execs its program: the pid that a supervisor sees is the program's. A small young generation keeps the daemon's memory flat.
+# A launcher execs its program: the pid that a supervisor sees is the program's. The daemon's memory stays small and flat
+# with V8 tuned for size (113 MiB from 500 pairs of ADD and DEL on, where it grew past 150; for 3 % of processor) and few malloc arenas.
 launcher() {
   cat >"dist/bin/$1.new" <<-L
 	#!/bin/sh
@@ -37,11 +38,12 @@ launcher() {
 	  case \$link in /*) self=\$link ;; *) self=\${self%/*}/\$link ;; esac
 	done
 	case \$self in */*) lib=\${self%/*}/../lib ;; *) lib=../lib ;; esac
+	${3:-:}
 	exec "\$lib/node" $2 "\$lib/$1.mjs" "\$@"
 	L
   chmod +x "dist/bin/$1.new"
   mv "dist/bin/$1.new" "dist/bin/$1"
 }
-launcher podnetd "--max-semi-space-size=4"
+launcher podnetd "--optimize-for-size --max-semi-space-size=2" "export MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072"
 launcher podnetctl ""
 launcher podnet-controller ""
