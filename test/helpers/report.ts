@@ -9,6 +9,22 @@ export interface Tally {
   readonly skipped: number;
 }
 
+/** The counts of a run, and of each file by its path from the project's root. */
+export interface RunTally extends Tally {
+  readonly files: Readonly<Record<string, Tally>>;
+}
+
+/** The sum of what several runs or files counted. */
+export function sum(tallies: readonly Tally[]): Tally {
+  const total = { passed: 0, failed: 0, skipped: 0 };
+  for (const { passed, failed, skipped } of tallies) {
+    total.passed += passed;
+    total.failed += failed;
+    total.skipped += skipped;
+  }
+  return total;
+}
+
 export interface RunOptions {
   readonly files: readonly string[];
   readonly concurrency: number;
@@ -24,8 +40,13 @@ export const elsewhere = "runs in the VM: ";
 const perFileMs = 600_000;
 
 /** Runs the files, a process each, and prints only what failed, with what those files printed. */
-export async function runFiles(options: RunOptions): Promise<Tally> {
-  const tally = { passed: 0, failed: 0, skipped: 0 };
+export async function runFiles(options: RunOptions): Promise<RunTally> {
+  const files: Record<string, { passed: number; failed: number; skipped: number }> = {};
+  const count = (file: string | undefined, what: keyof Tally) => {
+    const key = file === undefined ? "" : relative(process.cwd(), resolve(file));
+    files[key] ??= { passed: 0, failed: 0, skipped: 0 };
+    files[key][what] += 1;
+  };
   const output = new Map<string, string>();
   const failed = new Set<string>();
   const keep = (file: string | undefined, text: string) => {
@@ -37,7 +58,7 @@ export async function runFiles(options: RunOptions): Promise<Tally> {
     process.stdout.write(
       `FAILED ${file === undefined ? "" : `${relative(process.cwd(), file)}: `}${title}\n${text}\n`,
     );
-    tally.failed += 1;
+    count(file, "failed");
     if (file !== undefined) failed.add(resolve(file));
   };
   const stream = run({
@@ -51,13 +72,13 @@ export async function runFiles(options: RunOptions): Promise<Tally> {
   stream.on("test:pass", (event) => {
     if (event.details.type === "suite") return;
     if (event.skip === undefined && event.todo === undefined) {
-      tally.passed += 1;
+      count(event.file, "passed");
       return;
     }
     const reason = String(event.skip ?? event.todo);
     if (options.ci && !reason.startsWith(elsewhere))
       report(event.name, event.file, `  skipped in CI: ${reason}`);
-    else tally.skipped += 1;
+    else count(event.file, "skipped");
   });
   stream.on("test:fail", (event) => {
     const error = event.details.error as Error & { failureType?: string };
@@ -76,5 +97,5 @@ export async function runFiles(options: RunOptions): Promise<Tally> {
     if (text)
       process.stdout.write(`--- printed by ${relative(process.cwd(), file)}\n${text}\n---\n`);
   }
-  return tally;
+  return { ...sum(Object.values(files)), files };
 }

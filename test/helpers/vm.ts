@@ -5,13 +5,13 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build, type Plugin } from "esbuild";
-import type { RunOptions, Tally } from "./report.ts";
+import type { RunOptions, RunTally } from "./report.ts";
 
 /**
  * Runs the files in the virtual machine of test/vm/run-in-vm.sh, in one boot. They are bundled before: JavaScript runs six to ten
  * times slower inside, and stripping types there would cost more than the tests.
  */
-export async function runInVm(options: RunOptions): Promise<Tally> {
+export async function runInVm(options: RunOptions): Promise<RunTally> {
   const folder = mkdtempSync(join(tmpdir(), "podnet-vm-"));
   try {
     await bundle([...options.files, "test/vm/inside.ts", inProcessChild]);
@@ -37,7 +37,8 @@ export async function runInVm(options: RunOptions): Promise<Tally> {
     const tally = readTally(join(folder, "tally.json"));
     if (vm.status === 0 && tally !== undefined) return tally;
     process.stdout.write(vm.stderr);
-    return tally !== undefined && tally.failed > 0 ? tally : { passed: 0, failed: 1, skipped: 0 };
+    if (tally !== undefined && tally.failed > 0) return tally;
+    return { passed: 0, failed: 1, skipped: 0, files: {} };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -87,9 +88,9 @@ const keepPlaces: Plugin = {
   },
 };
 
-function readTally(path: string): Tally | undefined {
+function readTally(path: string): RunTally | undefined {
   try {
-    return JSON.parse(readFileSync(path, "utf8")) as Tally;
+    return JSON.parse(readFileSync(path, "utf8")) as RunTally;
   } catch {
     return undefined;
   }
