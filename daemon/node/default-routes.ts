@@ -1,3 +1,4 @@
+import { canonicalCidr } from "../../lib/base/ip.ts";
 import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { NetlinkError } from "../../lib/netlink/error.ts";
@@ -45,10 +46,32 @@ async function settle(work: DefaultRouteWork, found: Found): Promise<void> {
   const { owner, routes } = found;
   if (owner.attachment === undefined) {
     const [first] = routes;
-    if (first !== undefined) await removeOthers(work, routes, first.place);
+    if (first === undefined) return;
+    await removeOthers(work, routes, first.place);
+    forgetOthers(work, found.family, first.place);
     return;
   }
-  await give(work, { ...found, place: owner.attachment });
+  if (await give(work, { ...found, place: owner.attachment })) {
+    forgetOthers(work, found.family, owner.attachment);
+  }
+}
+
+/** Results must say what is: the runtime reads them, and CHECK compares the sandbox with them. */
+function forgetOthers(work: DefaultRouteWork, family: 4 | 6, keeper: number): void {
+  for (const [place, attachment] of work.attachments.entries()) {
+    if (place !== keeper) setResultRoutes(attachment, family);
+  }
+}
+
+/** Takes the family's default routes out of an attachment's result, and puts the one via `gateway` into it. */
+function setResultRoutes(attachment: AttachmentRecord, family: 4 | 6, gateway?: string): void {
+  const { result } = attachment;
+  if (result === undefined) return;
+  const kept = result.routes.filter(
+    ({ dst, table = mainTable }) => table !== mainTable || canonicalCidr(dst) !== anywhere[family],
+  );
+  const added = gateway === undefined ? [] : [{ dst: anywhere[family], gw: gateway }];
+  attachment.result = { ...result, routes: [...kept, ...added] };
 }
 
 interface PlacedRoute {
@@ -104,21 +127,26 @@ interface Grant extends Found {
   readonly place: number;
 }
 
-async function give(work: DefaultRouteWork, grant: Grant): Promise<void> {
+/** Resolves with false when the owner has no gateway and need not have one: all stays as it is. */
+async function give(work: DefaultRouteWork, grant: Grant): Promise<boolean> {
   const attachment = work.attachments[grant.place];
   if (attachment === undefined) throw new RangeError(`default route of attachment ${grant.place}`);
   const own = grant.routes.filter(({ place }) => place === grant.place);
   const gateway =
     grant.owner.gateway ?? (own.length > 0 ? undefined : resultGateway(attachment, grant.family));
   if (own.length === 0 && gateway === undefined) {
-    if (!grant.owner.strict) return;
+    if (!grant.owner.strict) return false;
     throw new CniError(
       cniCode.invalidNetworkConfig,
       `set default route on network "${attachment.network}" (${attachment.ifName}): it has no IPv${grant.family} gateway`,
     );
   }
   await removeOthers(work, grant.routes, gateway === undefined ? grant.place : -1);
-  if (gateway !== undefined) await set(work, { attachment, family: grant.family, gateway });
+  if (gateway !== undefined) {
+    await set(work, { attachment, family: grant.family, gateway });
+    setResultRoutes(attachment, grant.family, gateway);
+  }
+  return true;
 }
 
 function resultGateway(attachment: AttachmentRecord, family: 4 | 6): string | undefined {

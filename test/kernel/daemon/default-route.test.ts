@@ -39,6 +39,25 @@ test("of two networks that bring a default route the first keeps it, in each fam
   assert.deepEqual(defaults(pod, "-6"), ["fd40::1 eth0"]);
 });
 
+test("after the default routes are settled the result says what is, and CHECK passes", async () => {
+  const selections = [
+    ["gated", "gated2"],
+    [{ name: "gated" }, { name: "gated2", isDefaultGW: true }],
+    [{ name: "gated" }, { name: "blue", isDefaultGW4: true }],
+  ];
+  for (const [place, networks] of selections.entries()) {
+    const pod = node.sandbox(`told-${place}`);
+    const { routes } = await node.must("ADD", pod, { networks });
+    const told = (routes as { dst: string; gw: string }[]).map(({ gw }) => gw).toSorted();
+    const there = [...defaults(pod, "-4"), ...defaults(pod, "-6")].map(
+      (text) => text.split(" ")[0],
+    );
+    assert.deepEqual(told, there.toSorted());
+    await node.must("CHECK", pod);
+    await node.must("DEL", pod);
+  }
+});
+
 test("isDefaultGW gives both families to its network and takes them from the others", async () => {
   const pod = await withNetworks([{ name: "gated" }, { name: "gated2", isDefaultGW: true }]);
   assert.deepEqual(defaults(pod, "-4"), ["10.50.0.1 net1"]);
