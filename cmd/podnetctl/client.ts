@@ -36,8 +36,9 @@ export class Client {
 
   async send(call: Call): Promise<string> {
     const { statusCode, body } = await this.#exchange(call);
-    if (statusCode === 200) return body;
-    throw fault(statusCode, body);
+    if (statusCode !== 200) throw fault(statusCode, body);
+    if (body === "" || isJson(body)) return body;
+    throw new Error(`reach podnetd at "${this.#socket}": what answers there is not podnetd`);
   }
 
   async close(): Promise<void> {
@@ -65,10 +66,22 @@ function reason(error: unknown): string {
       return "no such socket; is podnetd running, and with this --socket?";
     case "ECONNREFUSED":
       return "nobody listens; podnetd is not running";
+    case "UND_ERR_HEADERS_TIMEOUT":
+    case "UND_ERR_BODY_TIMEOUT":
+      return "no answer in time; wait longer with --timeout, or look at podnetd's log";
     case "EACCES":
       return "permission denied; run podnetctl as root";
     default:
       return error instanceof Error ? error.message : String(error);
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -3,15 +3,19 @@ import { type Command, Option } from "commander";
 import { parseDocument } from "yaml";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
+import { errorText } from "../../lib/base/errors.ts";
 import { withClient } from "./session.ts";
 import { formatTable } from "./table.ts";
 
 const pod = z.looseObject({
   kind: z.literal("Pod", "must be Pod"),
-  metadata: z.looseObject({
-    namespace: z.string().default("default"),
-    annotations: z.record(z.string(), z.string()).default({}),
-  }),
+  metadata: z.looseObject(
+    {
+      namespace: z.string().default("default"),
+      annotations: z.record(z.string(), z.string()).default({}),
+    },
+    "must be the pod's metadata",
+  ),
 });
 
 const answer = z.array(
@@ -54,10 +58,18 @@ export function addResolveCommand(program: Command): void {
 }
 
 function readPod(file: string): z.infer<typeof pod> {
-  const document = parseDocument(readFileSync(file, "utf8"));
+  const document = parseDocument(readText(file), { prettyErrors: false });
   const [fault] = document.errors;
   if (fault !== undefined) throw new Error(`read "${file}": ${fault.message}`);
   return decode(pod, document.toJS({ maxAliasCount: 100 }), `"${file}"`);
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new Error(`read "${file}": ${errorText(error)}`, { cause: error });
+  }
 }
 
 function table(text: string): string {

@@ -4,6 +4,7 @@ import { addCniCommands } from "./commands-cni.ts";
 import { addGcCommand } from "./commands-gc.ts";
 import { addLsCommand } from "./commands-ls.ts";
 import { addResolveCommand } from "./commands-resolve.ts";
+import { UsageError } from "./session.ts";
 
 const examples = `
 Examples:
@@ -43,7 +44,7 @@ export async function run(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     report(error);
-    return 1;
+    return error instanceof UsageError ? 2 : 1;
   }
 }
 

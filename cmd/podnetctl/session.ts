@@ -1,8 +1,13 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { Client } from "./client.ts";
 
 /** Seconds after which a person is told that the answer takes long. */
 const quiet = 1;
+
+/** The command line is wrong in a way that the parser does not know of. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
 
 /** Runs `work` with a client of the command's `--socket`, and says so on stderr when it takes longer than a second. */
 export async function withClient<T>(
@@ -26,6 +31,6 @@ export async function withClient<T>(
 
 function seconds(text: string): number {
   const value = Number(text);
-  if (Number.isFinite(value) && value > 0 && value <= 86_400) return value;
-  throw new InvalidArgumentError(`--timeout "${text}" must be a number of seconds`);
+  if (Number.isFinite(value) && value >= 1 && value <= 86_400) return value;
+  throw new UsageError(`--timeout "${text}": must be a number of seconds from 1 to 86400`);
 }
