@@ -236,7 +236,8 @@ export function parseData(bytes: Buffer, what: string): Buffer | Verdict {
   const value = data.bytes(NFTA_DATA_VALUE);
   if (value !== undefined) return value;
   const verdict = data.nested(NFTA_DATA_VERDICT, what);
-  const code = verdict?.bytes(NFTA_VERDICT_CODE)?.readInt32BE(0);
+  const bytesOfCode = verdict?.bytes(NFTA_VERDICT_CODE);
+  const code = bytesOfCode?.length === 4 ? bytesOfCode.readInt32BE(0) : undefined;
   const kind = (Object.keys(verdictCodes) as Verdict["kind"][]).find(
     (name) => verdictCodes[name] === code,
   );

@@ -259,6 +259,7 @@ test("nftables: bytes that are no message give a NetlinkDecodeError", () => {
     () => parseGeneration(hex("00000000")),
     () => parseElements(broken),
     () => parseData(hex("08000200"), "data"),
+    () => parseData(hex("0800020004000100"), "data"),
     () => parseRule(hex("000000000300")),
   ]) {
     try {
