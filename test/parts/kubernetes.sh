@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # kubernetes.sh [PROGRAM...]: programs of Kubernetes 1.20.2, built from Debian 12's source package with Debian 12's Go, and Debian's
 # etcd and kubectl. Prints the folder of the executables. Without arguments all that a single-node cluster needs.
-# The first build takes about eight minutes of processor time at low priority; each program is kept when it is done.
+# The first build takes some minutes of processor time at low priority; each program is kept when it is done.
 . "$(dirname "$0")/common.sh"
 version=1.20.2
 bin=$cache/parts/kubernetes-$version
@@ -58,7 +58,8 @@ build() {
   done
   prepare_source
   say "building $1 (minutes, once)"
-  go_in_tree build -ldflags "-s -w ${flags[*]}" -o "$bin/$1.new" "./cmd/$1"
+  # The clouds' own clients are a good part of the whole, and of no use here.
+  go_in_tree build -tags providerless -ldflags "-s -w ${flags[*]}" -o "$bin/$1.new" "./cmd/$1"
   mv "$bin/$1.new" "$bin/$1"
 }
 

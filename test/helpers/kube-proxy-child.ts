@@ -1,0 +1,70 @@
+// Stands between podnetd and an API server: kube-proxy-child.ts PORT TARGET CA_FILE. What it does with requests is set by lines on
+// stdin: {"delay": ms, "status": n, "down": true, "drop": true, "expire": true}.
+import { readFileSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { request } from "node:https";
+import { createInterface } from "node:readline";
+
+interface Mode {
+  /** Milliseconds before a request is passed on. */
+  readonly delay?: number;
+  /** Requests get this status. */
+  readonly status?: number;
+  /** Connections are cut at once. */
+  readonly down?: boolean;
+  /** Watches get 410. */
+  readonly expire?: boolean;
+}
+
+const [, , port = "", target = "", caFile = ""] = process.argv;
+const ca = readFileSync(caFile);
+let mode: Mode = {};
+const open = new Set<ServerResponse>();
+
+function answer(response: ServerResponse, status: number): void {
+  const body = {
+    kind: "Status",
+    apiVersion: "v1",
+    status: "Failure",
+    code: status,
+    message: `proxy says ${status}`,
+  };
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(body));
+}
+
+function pass(incoming: IncomingMessage, response: ServerResponse): void {
+  const url = new URL(incoming.url ?? "/", target);
+  const headers = { ...incoming.headers, host: url.host };
+  const outgoing = request(url, { method: incoming.method ?? "GET", headers, ca }, (from) => {
+    response.writeHead(from.statusCode ?? 502, from.headers);
+    from.pipe(response);
+    from.on("error", () => response.destroy());
+  });
+  outgoing.on("error", () => response.destroy());
+  response.on("close", () => outgoing.destroy());
+  incoming.pipe(outgoing);
+}
+
+const server = createServer((incoming, response) => {
+  open.add(response);
+  response.on("close", () => open.delete(response));
+  const isWatch = incoming.url?.includes("watch=true") === true;
+  if (mode.down === true) incoming.socket.destroy();
+  else if (mode.status !== undefined) answer(response, mode.status);
+  else if (isWatch && mode.expire === true) answer(response, 410);
+  else setTimeout(() => pass(incoming, response), mode.delay ?? 0);
+});
+server.on("connection", (socket) => {
+  socket.on("error", () => undefined);
+  if (mode.down === true) socket.destroy();
+});
+
+createInterface(process.stdin).on("line", (text) => {
+  const { drop, ...next } = JSON.parse(text) as Mode & { readonly drop?: boolean };
+  mode = next;
+  if (drop === true || mode.down === true) for (const response of open) response.destroy();
+  process.stdout.write(`mode ${text}\n`);
+});
+server.listen(Number(port), "127.0.0.1", () => process.stdout.write("listening\n"));
+process.on("SIGTERM", () => process.exit(0));

@@ -1,0 +1,57 @@
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ApiServer } from "./apiserver.ts";
+import { RunningProgram } from "./process.ts";
+
+/** What the proxy does with requests; nothing: passes them on. */
+export interface ProxyMode {
+  /** Milliseconds before a request is passed on. */
+  readonly delay?: number;
+  /** Requests get this status. */
+  readonly status?: number;
+  /** Connections are cut at once, those that are open too. */
+  readonly down?: boolean;
+  /** Watches get 410; with `drop` those that are open are cut first. */
+  readonly expire?: boolean;
+  readonly drop?: boolean;
+}
+
+/** A proxy between podnetd and the API server, for faults: `http://127.0.0.1:PORT` in the API server's namespace. */
+export class KubeProxy implements AsyncDisposable {
+  readonly server: string;
+  readonly #program: RunningProgram;
+
+  private constructor(api: ApiServer, port: number) {
+    this.server = `http://127.0.0.1:${port}`;
+    const script = join(import.meta.dirname, "kube-proxy-child.ts");
+    const ca = join(api.folder, "api", "apiserver.crt");
+    const args = [String(port), "https://127.0.0.1:6443", ca];
+    this.#program = new RunningProgram("proxy", api.node, [process.execPath, script, ...args]);
+  }
+
+  static async start(api: ApiServer, port = 8001): Promise<KubeProxy> {
+    const proxy = new KubeProxy(api, port);
+    await proxy.#said("listening");
+    return proxy;
+  }
+
+  async set(mode: ProxyMode): Promise<void> {
+    const text = JSON.stringify(mode);
+    const before = this.#program.output.length;
+    this.#program.write(`${text}\n`);
+    await this.#said(`mode ${text}`, before);
+  }
+
+  async #said(what: string, from = 0): Promise<void> {
+    const until = Date.now() + 20_000;
+    while (!this.#program.output.slice(from).includes(what)) {
+      this.#program.mustRun();
+      if (Date.now() > until) throw new Error(`proxy: not said within 20 s: ${what}`);
+      await sleep(10);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#program.stop(2);
+  }
+}
