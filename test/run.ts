@@ -31,7 +31,10 @@ function lacks(need: Need): string | undefined {
 
 function fetchParts(tier: Tier): string | undefined {
   try {
-    for (const name of tier.parts ?? []) part(name);
+    for (const one of tier.parts ?? []) {
+      if (typeof one === "string") part(one);
+      else part(...one);
+    }
     return undefined;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

@@ -4,13 +4,16 @@ import type { PartName } from "./helpers/parts.ts";
 /** What a tier must find on the machine. `root` covers making namespaces and mounts. */
 export type Need = "root" | "ip" | "nft" | "build";
 
+/** A real part, with arguments of its script where it takes some. */
+type Part = PartName | readonly [name: PartName, ...args: string[]];
+
 /** One kind of test, by where it runs and what it needs. */
 export interface Tier {
   readonly name: string;
   readonly files: () => readonly string[];
   readonly needs: readonly Need[];
   /** Fetched before the first test: some tests have left the machine's network when they ask for one. */
-  readonly parts?: readonly PartName[];
+  readonly parts?: readonly Part[];
   /** Test files that run side by side. */
   readonly concurrency: number;
   /** Runs inside the virtual machine. */
@@ -18,8 +21,15 @@ export interface Tier {
 }
 
 const glob = (pattern: string) => () => globSync(pattern).toSorted();
-const plugins: readonly PartName[] = ["reference-plugins"];
-const runtimes: readonly PartName[] = ["reference-plugins", "cnitool", "containerd", "cri-proto"];
+const plugins: readonly Part[] = ["reference-plugins"];
+const runtimes: readonly Part[] = [
+  "reference-plugins",
+  "cnitool",
+  "containerd",
+  ["containerd", "trixie"],
+  "cri-proto",
+  "podman",
+];
 const kernel: readonly Need[] = ["root", "ip", "nft", "build"];
 
 const tests = (folder: string) => glob(`${folder}/**/*.test.ts`);

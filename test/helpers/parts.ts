@@ -6,6 +6,7 @@ export type PartName =
   | "reference-plugins"
   | "cnitool"
   | "containerd"
+  | "podman"
   | "cri-proto"
   | "image"
   | "kubernetes"

@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# containerd, ctr and runc as Debian 12 has them. Prints the folder that they were unpacked into.
+# containerd.sh [SUITE]: containerd and ctr as that Debian suite has them (bookworm: 1.6; trixie: 1.7), with Debian 12's runc: later ones
+# need a newer libc, whereas containerd itself starts with an old one. Prints the folder that they were unpacked into.
 . "$(dirname "$0")/common.sh"
-version=bookworm
-if ! have_part "containerd-$version"; then
+suite=${1:-bookworm}
+if ! have_part "containerd-$suite"; then
   use_suite bookworm
-  unpack_deb "$work" containerd runc
+  unpack_deb "$work" runc
+  use_suite "$suite"
+  unpack_deb "$work" containerd
   done_part
 fi
 echo "$dir"
