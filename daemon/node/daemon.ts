@@ -23,6 +23,7 @@ import { findPlugins } from "./plugin-finder.ts";
 import type { Publisher } from "./publish.ts";
 import { publicEndpoints, route } from "./routes.ts";
 import { createHttpServer, listen, listenOnSocket, stopServer } from "./server.ts";
+import { keepSocket } from "./socket-keeper.ts";
 import { Store } from "./store.ts";
 import { Underway } from "./underway.ts";
 
@@ -80,13 +81,14 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   pending.start();
   stack.defer(() => pending.stop());
   const underway = new Underway();
-  const servers = await serveAll(to, underway);
+  const { servers, keeper } = await serveAll(to, underway);
   // Whatever the log level: people and supervisors wait for this line.
   const ready = { socket: config.socket, records: node.store.size, pid: process.pid };
   log.child({}, { level: "info" }).info(ready, "ready");
   const parts = stack.move();
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
+    keeper[Symbol.dispose]();
     if (await drain(servers, { underway, stopping })) await parts.disposeAsync();
     else log.warn({ operations: underway.size }, "operations did not end, left to their records");
   };
@@ -142,20 +144,30 @@ function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {
   return { node, metrics, gates, stopping };
 }
 
-async function serveAll(to: Dispatch, underway: Underway): Promise<Server[]> {
+interface Serving {
+  readonly servers: readonly Server[];
+  readonly keeper: Disposable;
+}
+
+async function serveAll(to: Dispatch, underway: Underway): Promise<Serving> {
   const { config, log } = to.node;
   const onFault = (error: unknown): void => log.warn({ fault: errorText(error) }, "bad request");
-  const socket = createHttpServer((request) => underway.run(() => route(to, request)), onFault);
+  const open = (): Server =>
+    createHttpServer((request) => underway.run(() => route(to, request)), onFault);
+  const socket = open();
   await listenOnSocket(socket, config.socket);
-  if (config.metrics === undefined) return [socket];
-  const metrics = createHttpServer((request) => route(to, request, publicEndpoints), onFault);
-  try {
-    await listen(metrics, config.metrics);
-  } catch (error) {
-    socket.close();
-    throw error;
+  const servers = [socket];
+  if (config.metrics !== undefined) {
+    const metrics = createHttpServer((request) => route(to, request, publicEndpoints), onFault);
+    try {
+      await listen(metrics, config.metrics);
+    } catch (error) {
+      socket.close();
+      throw error;
+    }
+    servers.push(metrics);
   }
-  return [socket, metrics];
+  return { servers, keeper: keepSocket({ path: config.socket, open, servers, log }) };
 }
 
 /** Stops serving; false when something still goes on although it was told to end. */

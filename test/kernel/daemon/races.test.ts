@@ -179,6 +179,7 @@ test("a daemon that is stopped while it retries a DEL ends at once and goes on a
   steered.release("DEL-retried");
   await node.daemon.restart();
   await eventually("the retry", () => node.records().length === 0);
+  assert.match(metrics(), /podnet_detach_retries_total\{outcome="done"\} 1\n/);
 });
 
 test("a record that can't be read keeps gc from freeing what it may stand for", async () => {
@@ -197,6 +198,27 @@ test("a record that can't be read keeps gc from freeing what it may stand for", 
   runCommand(["dist/bin/podnetctl", "--socket", node.daemon.socket, "gc"]);
   assert.deepEqual(node.held("blue"), []);
   assert.equal(existsSync(file), false);
+});
+
+test("a socket that was removed is served anew", async () => {
+  const pod = node.sandbox("unplugged");
+  rmSync(node.daemon.socket);
+  await node.must("ADD", pod, { networks: ["blue"] });
+  await node.must("DEL", pod);
+});
+
+function metrics(): string {
+  const { socket } = node.daemon;
+  return runCommand(["curl", "-s", "--unix-socket", socket, "http://podnetd/metrics"]);
+}
+
+test("each metric has a HELP line, and what was done is counted", async () => {
+  const text = metrics();
+  assert.match(text, /podnet_operation_seconds_count\{verb="ADD",outcome="ok"\} [1-9]/);
+  for (const line of text.split("\n")) {
+    const name = /^(podnet_\w+?)(_bucket|_sum|_count)?[{ ]/.exec(line)?.[1];
+    if (name !== undefined) assert.ok(text.includes(`# HELP ${name} `), name);
+  }
 });
 
 async function eventually(what: string, holds: () => boolean): Promise<void> {
