@@ -25,7 +25,7 @@ const plugins: readonly Part[] = ["reference-plugins"];
 const runtimes: readonly Part[] = [
   "reference-plugins",
   "cnitool",
-  "containerd",
+  ["containerd", "bookworm"],
   ["containerd", "trixie"],
   "cri-proto",
   "podman",

@@ -28,6 +28,9 @@ export interface SandboxOptions {
 
 const image = "localhost/box:test";
 
+/** Debian releases with a containerd of their own: 1.6 and 1.7. */
+export type ContainerdSuite = "bookworm" | "trixie";
+
 /** containerd with runc, as Debian has them, in a node; spoken to through the container runtime interface, as kubelet does. */
 export class Containerd {
   readonly node: MountedNode;
@@ -39,16 +42,20 @@ export class Containerd {
   #client: Client | undefined;
   readonly #sandboxes = new Map<string, object>();
 
-  private constructor(lab: Lab, node: MountedNode) {
+  private constructor(lab: Lab, node: MountedNode, suite: ContainerdSuite) {
     this.node = node;
     this.#folder = lab.folder();
     this.#cgroup = this.node.name;
-    this.#programs = part("containerd");
+    this.#programs = part("containerd", suite);
   }
 
   /** The node's CNI configuration must be in /etc/cni/net.d before pods are run; containerd watches the folder. */
-  static async start(lab: Lab, node: MountedNode): Promise<Containerd> {
-    const self = new Containerd(lab, node);
+  static async start(
+    lab: Lab,
+    node: MountedNode,
+    suite: ContainerdSuite = "bookworm",
+  ): Promise<Containerd> {
+    const self = new Containerd(lab, node, suite);
     try {
       await self.#start();
       return self;

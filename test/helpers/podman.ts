@@ -67,7 +67,7 @@ export class Podman {
     const libraries = join(part("podman"), "{usr/,}lib/*-linux-gnu");
     const script = [
       // What podman leaves there, namespaces of containers among it, goes with the node.
-      "for dir in /run/netns /run/lock /var/cache/ldconfig; do mkdir -p $dir; mount -t tmpfs tmpfs $dir; done",
+      "for dir in /run/netns /run/runc /run/lock /var/cache/ldconfig; do mkdir -p $dir; mount -t tmpfs tmpfs $dir; done",
       // conmon starts podman again to clean up, without this process' environment: the node's linker must find the libraries by itself.
       `printf '%s\\n' ${libraries} >/etc/ld.so.conf.d/podman.conf`,
       "ldconfig -X",
@@ -101,7 +101,7 @@ tmp_dir = "${folder}/tmp"
 static_dir = "${folder}/libpod"
 volume_path = "${folder}/volumes"
 [engine.runtimes]
-runc = ["${part("containerd")}/usr/sbin/runc"]
+runc = ["${part("containerd", "bookworm")}/usr/sbin/runc"]
 [network]
 network_backend = "cni"
 cni_plugin_dirs = ["/opt/cni/bin"]
