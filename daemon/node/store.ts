@@ -5,6 +5,7 @@ import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { appendLine, ensurePrivateDir, removeFile, replaceFile } from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
+import { asFailure } from "./failure.ts";
 import { type RecordKey, type SandboxRecord, sandboxRecord } from "./record.ts";
 
 const longestName = 200;
@@ -22,6 +23,14 @@ function fileName(key: RecordKey): string {
 
 function keyText(key: RecordKey): string {
   return `${key.containerId}@${key.ifName}`;
+}
+
+function onDisk(action: string, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    throw asFailure(error, action);
+  }
 }
 
 interface Entry {
@@ -76,20 +85,23 @@ export class Store {
     return this.#unreadable.filter((path) => existsSync(path));
   }
 
-  /** Writes the record, safe against a kill at any moment. Throws the file system's error; the record is as before then. */
+  /** Writes the record, safe against a kill at any moment. Throws a CniError (code 11 on a full disk); the record is as before then. */
   put(record: SandboxRecord): void {
     const key = keyText(record);
     const path = join(this.#dir, fileName(record));
     const lines = (this.#entries.get(key)?.lines ?? 0) + 1;
     const text = `${JSON.stringify(record)}\n`;
-    if (lines <= mostLines) appendLine(path, text);
-    else replaceFile(path, text);
+    onDisk(`write record "${path}"`, () => {
+      if (lines <= mostLines) appendLine(path, text);
+      else replaceFile(path, text);
+    });
     this.#entries.set(key, { record, lines: lines <= mostLines ? lines : 1 });
   }
 
   /** Removes the record. Safe to repeat. */
   remove(key: RecordKey): void {
-    removeFile(join(this.#dir, fileName(key)));
+    const path = join(this.#dir, fileName(key));
+    onDisk(`remove record "${path}"`, () => removeFile(path));
     this.#entries.delete(keyText(key));
   }
 
