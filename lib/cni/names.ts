@@ -6,11 +6,19 @@ export function isCniIdentifier(text: string): boolean {
   return identifier.test(text);
 }
 
+/** What `isCniIdentifier` asks for, in words. */
+export const identifierRule =
+  'must start with a letter or digit and contain only letters, digits, "_", "." and "-"';
+
 /** Linux' own rules for an interface name (dev_valid_name in net/core/dev.c). */
 export function isInterfaceName(text: string): boolean {
   if (text === "" || text === "." || text === "..") return false;
   return utf8Length(text) <= 15 && !/[/:\s\0]/.test(text);
 }
+
+/** What `isInterfaceName` asks for, in words. */
+export const interfaceNameRule =
+  'must be an interface name: at most 15 bytes, no "/", ":" or white space, not "." or ".."';
 
 /** Bytes of the text as UTF-8. Written out because the stub's engine has neither Buffer nor TextEncoder. */
 function utf8Length(text: string): number {

@@ -1,7 +1,8 @@
 import type { JsonObject } from "../base/json.ts";
+import { requiredVariables } from "./environment.ts";
 import { CniError, cniCode } from "./errors.ts";
 import { parseJsonObject } from "./json-text.ts";
-import { isCniIdentifier, isInterfaceName } from "./names.ts";
+import { identifierRule, interfaceNameRule, isCniIdentifier, isInterfaceName } from "./names.ts";
 import { type CniVerb, type CniVersion, cniVerbs, cniVersions, newestCniVersion } from "./types.ts";
 import { impliedCniVersion, isSupportedVersion, verbAllowed, verbSince } from "./versions.ts";
 
@@ -59,16 +60,6 @@ export type CniRequest = SandboxRequest | DelRequest | NetworkRequest;
 /** The environment of a call: only variables that are set. */
 export type CniEnvironment = Readonly<Record<string, string | undefined>>;
 
-/** The variables that a verb can't do without (CNI 1.1.0, "Parameters"). */
-const required: Readonly<Record<CniVerb, readonly string[]>> = {
-  ADD: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
-  CHECK: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
-  DEL: ["CNI_CONTAINERID", "CNI_IFNAME"],
-  STATUS: [],
-  GC: ["CNI_PATH"],
-  VERSION: [],
-};
-
 /**
  * Decodes a call from its environment and the text of stdin. Throws a CniError: code 4 (environment), 6 (text is not a JSON
  * object), 7 (network name), 1 (version not spoken, or too old for the verb).
@@ -119,7 +110,7 @@ function decodeVerb(command: string | undefined): CniVerb {
 }
 
 function requireVariables(verb: CniVerb, env: CniEnvironment): void {
-  const missing = required[verb].filter((name) => nonEmpty(env[name]) === undefined);
+  const missing = requiredVariables[verb].filter((name) => nonEmpty(env[name]) === undefined);
   if (missing.length > 0) {
     throw badEnvironment(`required env variables [${missing.join(",")}] missing`);
   }
@@ -137,9 +128,7 @@ function decodeNetworkName(verb: CniVerb, config: JsonObject): string {
     throw new CniError(cniCode.invalidNetworkConfig, "network configuration: name: missing");
   }
   if (typeof name === "string" && isCniIdentifier(name)) return name;
-  const message =
-    `network configuration: name: ${JSON.stringify(name)} must start with a letter or digit ` +
-    `and contain only letters, digits, "_", "." and "-"`;
+  const message = `network configuration: name: ${JSON.stringify(name)} ${identifierRule}`;
   throw new CniError(cniCode.invalidNetworkConfig, message);
 }
 
@@ -182,16 +171,12 @@ function decodeTarget(
 
 function decodeContainerId(text: string): string {
   if (isCniIdentifier(text)) return text;
-  throw badEnvironment(
-    `CNI_CONTAINERID "${text}": must start with a letter or digit and contain only letters, digits, "_", "." and "-"`,
-  );
+  throw badEnvironment(`CNI_CONTAINERID "${text}": ${identifierRule}`);
 }
 
 function decodeIfName(text: string): string {
   if (isInterfaceName(text)) return text;
-  throw badEnvironment(
-    `CNI_IFNAME "${text}": must be an interface name: at most 15 bytes, no "/", ":" or white space, not "." or ".."`,
-  );
+  throw badEnvironment(`CNI_IFNAME "${text}": ${interfaceNameRule}`);
 }
 
 function nonEmpty(text: string | undefined): string | undefined {

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  forwardedVariables,
-  interfaceNameFault,
-  readEnvironment,
-  readVerb,
-} from "../../../cmd/podnet/environment.ts";
+import { forwardedVariables, readEnvironment, readVerb } from "../../../cmd/podnet/environment.ts";
 import { CniError } from "../../../lib/cni/errors.ts";
 import type { CniVerb } from "../../../lib/cni/types.ts";
 
@@ -65,17 +60,15 @@ test("DEL works without a namespace", () => {
 test("a malformed container id or interface name is refused with its value", () => {
   failsWith(4, /CNI_CONTAINERID "a\/b": must start with/, () => read({ CNI_CONTAINERID: "a/b" }));
   failsWith(4, /CNI_CONTAINERID "a\\n": must/, () => read({ CNI_CONTAINERID: "a\n" }));
-  failsWith(4, /CNI_CONTAINERID "-a": .*; CNI_IFNAME "a:b": must not have/, () =>
+  failsWith(4, /CNI_CONTAINERID "-a": .*; CNI_IFNAME "a:b": must be an interface name/, () =>
     read({ CNI_CONTAINERID: "-a", CNI_IFNAME: "a:b" }),
   );
 });
 
 test("interface names are those that Linux takes", () => {
-  for (const name of ["eth0", "a".repeat(15), "äöü", "x.1"]) {
-    assert.equal(interfaceNameFault(name), undefined, name);
-  }
+  for (const name of ["eth0", "a".repeat(15), "äöü", "x.1"]) read({ CNI_IFNAME: name });
   for (const name of ["a".repeat(16), "ä".repeat(8), ".", "..", "a/b", "a:b", "a b", "a\tb"]) {
-    assert.notEqual(interfaceNameFault(name), undefined, name);
+    failsWith(4, /CNI_IFNAME ".*": must be an interface name/, () => read({ CNI_IFNAME: name }));
   }
 });
 
