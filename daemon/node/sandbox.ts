@@ -1,5 +1,5 @@
 import { errorCode, errorText } from "../../lib/base/errors.ts";
-import { Netns } from "../../lib/base/netns.ts";
+import { Netns, NetnsError } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { Sandbox } from "../plugins/plugin.ts";
@@ -31,6 +31,12 @@ function open(path: string): OpenSandbox {
   }
 }
 
+/** A NetnsError says by itself what was to be opened; what fails in an open namespace (a socket) does not. */
+function openFault(path: string, error: unknown): string {
+  if (error instanceof NetnsError) return error.message;
+  return `open network namespace "${path}": ${errorText(error)}`;
+}
+
 /** Opens the namespace that the runtime names. Throws code 3 when it is gone and code 8 when the path is no network namespace. */
 export function openSandbox(path: string): OpenSandbox {
   try {
@@ -39,7 +45,7 @@ export function openSandbox(path: string): OpenSandbox {
     const gone = errorCode(error) === "ENOENT";
     throw new CniError(
       gone ? cniCode.unknownContainer : cniCode.invalidNetns,
-      `open network namespace "${path}": ${errorText(error)}`,
+      openFault(path, error),
       { cause: error },
     );
   }
@@ -72,7 +78,7 @@ function openIfThere(path: string): OpenSandbox | undefined {
     return open(path);
   } catch (error) {
     if (gone.has(errorCode(error) ?? "")) return undefined;
-    const message = `open network namespace "${path}": ${errorText(error)}: whether it still exists is unknown`;
+    const message = `${openFault(path, error)}: whether it still exists is unknown`;
     throw new CniError(cniCode.tryAgainLater, message, { cause: error });
   }
 }

@@ -4,7 +4,7 @@ import {
   networksArg,
   podAnnotationsCapability,
 } from "../../lib/api/names.ts";
-import { type Selection, SelectionError } from "../../lib/api/selection.ts";
+import { mostFaultsShown, type Selection, SelectionError } from "../../lib/api/selection.ts";
 import {
   readSelectionList,
   readSelectionText,
@@ -66,10 +66,11 @@ export function selectNetworks(input: SelectInput): Selected {
   }
 }
 
-/** One fault a line in the details. */
+/** Where the message names only some of the faults, the details have all, one a line. Runtimes print both. */
 function asCniError(cause: SelectionError): CniError {
-  const details = cause.faults.map(formatFault).join("\n");
-  return new CniError(cniCode.selectionInvalid, cause.message, { details, cause });
+  const all = cause.faults.map(formatFault).join("\n");
+  const details = cause.faults.length > mostFaultsShown ? { details: all } : {};
+  return new CniError(cniCode.selectionInvalid, cause.message, { ...details, cause });
 }
 
 /** The pod annotations that the runtime handed over; undefined when it did not. */

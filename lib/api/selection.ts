@@ -67,7 +67,7 @@ export interface Selection {
 }
 
 /** A message that a runtime writes to a pod's events names so many faults; `faults` has all. */
-const mostFaultsShown = 10;
+export const mostFaultsShown = 10;
 
 /** A selection is not what it should be: every fault found, each with the entry's index and the field in its path. */
 export class SelectionError extends Error {

@@ -42,7 +42,7 @@ const longestKnown = 16 * 1024;
 /**
  * Decodes a network configuration: a list, or the single plugin object of older versions, which becomes a list of one. The same text and defaults may give
  * the same object again: nobody changes it.
- * Throws a CniError: code 6 (not a JSON object), 1 (no version in common), 7 with every fault in `details` for all else.
+ * Throws a CniError: code 6 (not a JSON object), 1 (no version in common), 7 with every fault for all else.
  */
 export function decodeConflist(text: string, defaults: ConflistDefaults = {}): Conflist {
   const key = `${defaults.name ?? ""}\n${defaults.cniVersion ?? ""}\n${text}`;
@@ -215,5 +215,5 @@ function checkIpam(value: Json | undefined, path: string, faults: string[]): voi
 function refuse(faults: readonly string[]): void {
   if (faults.length === 0) return;
   const message = `network configuration: ${faults.join("; ")}`;
-  throw new CniError(cniCode.invalidNetworkConfig, message, { details: faults.join("\n") });
+  throw new CniError(cniCode.invalidNetworkConfig, message);
 }

@@ -1,4 +1,4 @@
-import { DecodeError, decode, formatFault } from "../base/decode.ts";
+import { DecodeError, decode } from "../base/decode.ts";
 import { isJsonObject, type JsonObject } from "../base/json.ts";
 import { CniError, cniCode } from "./errors.ts";
 import { oldResultSchema, resultSchema, withoutBlanks } from "./result-schema.ts";
@@ -8,7 +8,7 @@ import { isSupportedVersion, versionAtLeast } from "./versions.ts";
 /**
  * Decodes the result of a plugin, of whatever version. Its own `cniVersion` counts; without one, `configVersion` does (as the CNI
  * project's library reads it). Unknown keys are passed over; null and "" count as absent.
- * Throws a CniError: code 1 for a version that podnet does not speak, 6 with every fault in `details` for anything else.
+ * Throws a CniError: code 1 for a version that podnet does not speak, 6 with every fault for anything else.
  */
 export function decodeResult(value: unknown, configVersion: CniVersion): CniResult {
   const version = resultVersion(value, configVersion);
@@ -18,13 +18,8 @@ export function decodeResult(value: unknown, configVersion: CniVersion): CniResu
     return fromOldShape(present);
   } catch (error) {
     if (!(error instanceof DecodeError)) throw error;
-    throw faulty(error);
+    throw new CniError(cniCode.decodingFailure, error.message, { cause: error });
   }
-}
-
-function faulty(cause: DecodeError): CniError {
-  const details = cause.faults.map(formatFault).join("\n");
-  return new CniError(cniCode.decodingFailure, cause.message, { details, cause });
 }
 
 /**

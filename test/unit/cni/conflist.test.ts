@@ -149,7 +149,7 @@ test("conflist: all faults are reported at once", () => {
   const text = '{"disableGC":1,"plugins":[{"type":"a/b"},{"type":"c","capabilities":[]}]}';
   assert.throws(
     () => decodeConflist(text),
-    (error: unknown) => error instanceof CniError && error.details?.split("\n").length === 4,
+    (error: unknown) => error instanceof CniError && error.message.split("; ").length === 4,
   );
 });
 

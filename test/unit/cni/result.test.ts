@@ -153,7 +153,8 @@ test("result: every fault is named with its path", () => {
     (error: unknown) => {
       assert.ok(error instanceof CniError);
       assert.equal(error.code, 6);
-      const paths = error.details?.split("\n").map((line) => line.slice(0, line.indexOf(":")));
+      const faults = error.message.replace("decode CNI result: ", "").split("; ");
+      const paths = faults.map((text) => text.slice(0, text.indexOf(":")));
       assert.deepEqual(paths, [
         "interfaces[0].name",
         "interfaces[1].mtu",

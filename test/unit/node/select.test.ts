@@ -121,3 +121,18 @@ for (const [title, request, message] of invalid) {
     assert.match(ignored.warnings.join(), message);
   });
 }
+
+test("select: details repeat nothing: they are there when the message can't name all faults", () => {
+  const refusal = (count: number) => {
+    try {
+      select({ networks: Array.from({ length: count }, () => 3) });
+    } catch (error) {
+      if (error instanceof CniError) return error;
+    }
+    return assert.fail("it was not refused");
+  };
+  assert.equal(refusal(1).details, undefined);
+  assert.equal(refusal(10).details, undefined);
+  assert.match(refusal(12).message, /; and 2 more$/);
+  assert.equal(refusal(12).details?.split("\n").length, 12);
+});
