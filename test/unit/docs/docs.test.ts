@@ -22,7 +22,9 @@ test("docs/errors.md has each error code with its name, and no other", () => {
 
 test("docs/configuration.md has each key of the daemon's configuration, and no other", () => {
   const page = read("docs/configuration.md").split("## Keys of podnet's own CNI configuration")[0];
-  const keys = firstCells(page ?? "").filter((cell) => /^[a-z][a-zA-Z0-9]+$/.test(cell) && cell !== "key");
+  const keys = firstCells(page ?? "").filter(
+    (cell) => /^[a-z][a-zA-Z0-9]+$/.test(cell) && cell !== "key",
+  );
   assert.deepEqual(keys.toSorted(), [...configKeys].toSorted());
 });
 
@@ -38,8 +40,13 @@ test("docs/metrics.md has each metric of podnet, and no other", async () => {
     unreadable: zero,
   });
   const names = (await registry.getMetricsAsJSON()).map(({ name }) => name);
-  const documented = [...read("docs/metrics.md").matchAll(/^\| `(podnet_\w+)/gm)].map(([, name]) => name);
-  assert.deepEqual(documented.toSorted(), names.filter((name) => name.startsWith("podnet_")).toSorted());
+  const documented = [...read("docs/metrics.md").matchAll(/^\| `(podnet_\w+)/gm)].map(
+    ([, name]) => name,
+  );
+  assert.deepEqual(
+    documented.toSorted(),
+    names.filter((name) => name.startsWith("podnet_")).toSorted(),
+  );
 });
 
 test("docs/plugins.md has each type that runs in process, and no other", () => {
@@ -50,7 +57,13 @@ test("docs/plugins.md has each type that runs in process, and no other", () => {
 });
 
 test("links between the documents lead somewhere", () => {
-  const pages = ["README.md", "ARCHITECTURE.md", "DECISIONS.md", "CHANGELOG.md", ...readdirSync("docs").map((name) => `docs/${name}`)];
+  const pages = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "DECISIONS.md",
+    "CHANGELOG.md",
+    ...readdirSync("docs").map((name) => `docs/${name}`),
+  ];
   for (const page of pages) {
     for (const [, target = ""] of read(page).matchAll(/\]\((?!https?:)([^)#]+)/g)) {
       assert.doesNotThrow(() => readFileSync(join(dirname(page), target)), `${page}: ${target}`);
