@@ -207,6 +207,13 @@ test("emitLinkRef, short, long and indexed, names the link by the fitting attrib
   );
 });
 
+test("emitLinkDump asks for no counters", () => {
+  assert.deepEqual(
+    dump(codec.emitLinkDump()),
+    dump(hex("00 00 0000 00000000 00000000 00000000", "0800 1d00 08000000")), // IFLA_EXT_MASK: SKIP_STATS
+  );
+});
+
 test("emitGroupDelete, group 0, is refused: it has every link", () => {
   assert.throws(() => codec.emitGroupDelete(0), RangeError);
   assert.deepEqual(dump(codec.emitGroupDelete(5).subarray(16)), dump(hex("0800 1b00 05000000")));
