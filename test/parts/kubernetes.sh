@@ -86,4 +86,7 @@ for program in "$@"; do
   fi
   exec 9>&-
 done
+# Two gigabytes that nobody needs once everything is built.
+[ ! -e "$source" ] || for program in "${all[@]}"; do [ -x "$bin/$program" ] || exec echo "$bin"; done
+rm -rf "$source"
 echo "$bin"

@@ -61,19 +61,25 @@ test("the schema of a PodNetworkAttachment's spec has the keys that podnet reads
   assert.deepEqual(keys.toSorted(), known.toSorted());
 });
 
+/** Paths of a schema and of everything inside; not of parameters, whose keys are plugins' own. */
+function walk(schema: unknown, path: string): [string, JsonObject][] {
+  assert.ok(isJsonObject(schema), path);
+  const { properties, items } = schema;
+  const known = isJsonObject(properties) && path !== "root.spec.parameters" ? properties : {};
+  return [
+    [path, schema],
+    ...Object.entries(known).flatMap(([name, inner]) => walk(inner, `${path}.${name}`)),
+    ...(items === undefined ? [] : walk(items, `${path}[]`)),
+  ];
+}
+
 test("every object of the schemas is described and has a type", () => {
   for (const file of ["podnetworks.yaml", "podnetworkattachments.yaml"]) {
-    const walk = (schema: unknown, path: string): void => {
-      assert.ok(isJsonObject(schema) && typeof schema["type"] === "string", `${path}: type`);
+    for (const [path, { type, description }] of walk(schemaOf(file), "root")) {
+      assert.equal(typeof type, "string", `${path}: type`);
       const meta = /^(root\.(apiVersion|kind|metadata)|.*\[\])$/.test(path);
-      assert.ok(meta || typeof schema["description"] === "string", `${path}: description`);
-      const { properties, items } = schema as JsonObject;
-      if (isJsonObject(properties)) {
-        for (const [name, inner] of Object.entries(properties)) walk(inner, `${path}.${name}`);
-      }
-      if (items !== undefined) walk(items, `${path}[]`);
-    };
-    walk(schemaOf(file), "root");
+      assert.ok(meta || typeof description === "string", `${path}: description`);
+    }
   }
 });
 
@@ -129,4 +135,12 @@ test("kubectl get shows READY, PROVIDER, TYPE, IN USE and AGE of a PodNetwork, m
       .map((column) => String(at(column, "name")).toUpperCase());
   assert.deepEqual(named(0), ["READY", "PROVIDER", "TYPE", "IN USE", "AGE"]);
   assert.deepEqual(named(1), ["MASTER", "SUBNET"]);
+});
+
+test("the schema of parameters names the keys of podnet's own types, which its rule compares", () => {
+  const path = ["properties", "spec", "properties", "parameters", "properties"];
+  const properties = at(schemaOf("podnetworks.yaml"), ...path);
+  assert.ok(isJsonObject(properties));
+  for (const key of ["type", "plugins", "ipam", "bridge", "master", "vlanId", "device", "sysctl"])
+    assert.deepEqual(properties[key], { "x-kubernetes-preserve-unknown-fields": true }, key);
 });
