@@ -77,6 +77,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
     ...dispatchOf(node, stopping.signal),
     ...(observer === undefined ? {} : { observer }),
   };
+  if (observer !== undefined) cluster?.measure(to.metrics.registry, observer);
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
   stack.defer(() => pending.stop());
@@ -103,6 +104,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
 interface Cluster {
   readonly kube: KubeNode;
   readonly publisher: (node: NodeContext) => Publisher;
+  readonly measure: (registry: Metrics["registry"], publisher: Publisher) => void;
 }
 
 /** The API client is loaded only where there is a cluster: it is a third of the daemon's memory. */
@@ -115,11 +117,16 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
       "start with a cluster: this node's name is not known: set nodeName, or NODE_NAME from spec.nodeName",
     );
   }
-  const [nodes, publishing] = await Promise.all([import("./kube-node.ts"), import("./publish.ts")]);
+  const [nodes, publishing, metrics] = await Promise.all([
+    import("./kube-node.ts"),
+    import("./publish.ts"),
+    import("./kube-metrics.ts"),
+  ]);
   const kube = new nodes.KubeNode({ kubeconfig, nodeName, cniConfDir, log });
   return {
     kube,
     publisher: (node) => new publishing.Publisher({ ...node, kube, nodeName }),
+    measure: (registry, publisher) => metrics.registerKubeMetrics(registry, { kube, publisher }),
   };
 }
 

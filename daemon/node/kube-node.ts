@@ -19,13 +19,10 @@ export interface KubeOptions {
 /** How one of the watches is doing. */
 export interface WatchState {
   readonly kind: string;
-  /** It was listed once. */
-  readonly synced: boolean;
   /** A watch is open now. */
   readonly current: boolean;
   /** Seconds since the server last said anything; undefined: never. */
   readonly age: number | undefined;
-  readonly fault: string | undefined;
   readonly objects: number;
 }
 
@@ -66,10 +63,8 @@ export class KubeNode implements AsyncDisposable {
     };
     return Object.entries(named).map(([kind, { reflector }]) => ({
       kind,
-      synced: reflector.synced,
       current: reflector.current,
       age: reflector.contact === 0 ? undefined : (Date.now() - reflector.contact) / 1000,
-      fault: reflector.fault,
       objects: reflector.size,
     }));
   }

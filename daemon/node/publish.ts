@@ -47,6 +47,11 @@ export class Publisher implements AsyncDisposable {
     return this.#waiting.size + this.#writing.size;
   }
 
+  /** Events that were not written since the start. */
+  get droppedEvents(): number {
+    return this.#events.dropped;
+  }
+
   /** After a CNI call was answered. Never throws, never waits. */
   answered(request: CniRequest | undefined, failure?: CniError): void {
     if (request === undefined || this.#stopping.signal.aborted) return;

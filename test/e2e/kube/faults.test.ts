@@ -155,6 +155,26 @@ test("started while the API is away: STATUS says which part is missing, DEL work
   }, "STATUS that is well");
 });
 
+test("the metrics tell of the watches, and of what is not written yet", async () => {
+  const metrics = async (): Promise<string> => {
+    const get = `const {request}=require("node:http");request({socketPath:${JSON.stringify(cluster.daemon.socket)},path:"/metrics"},(a)=>a.pipe(process.stdout)).end()`;
+    return cluster.place.run(process.execPath, "-e", get);
+  };
+  const open = await cluster.eventually(async () => {
+    const text = await metrics();
+    return text.match(/^podnet_kube_watch_up\{kind="\w+"\} 1$/gm)?.length === 5 ? text : undefined;
+  }, "five open watches");
+  assert.match(open, /^podnet_kube_objects\{kind="PodNetwork"\} [2-9]/m);
+  assert.match(open, /^podnet_status_waiting 0$/m);
+  await proxy.set({ down: true });
+  const shut = /^podnet_kube_watch_up\{kind="Pod"\} 0$/m;
+  await cluster.eventually(
+    async () => (shut.test(await metrics()) ? true : undefined),
+    "a shut watch",
+  );
+  await proxy.set({});
+});
+
 test("podnetd refuses to start with a cluster and without its node's name", async () => {
   await cluster.daemon.stop();
   const kubeconfig = cluster.api.kubeconfig("podnet");
