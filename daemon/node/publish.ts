@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../lib/base/errors.ts";
 import { CniError } from "../../lib/cni/errors.ts";
 import type { CniRequest } from "../../lib/cni/request.ts";
@@ -35,6 +34,8 @@ export class Publisher implements AsyncDisposable {
   readonly #waiting = new Map<string, ObjectKey>();
   readonly #writing = new Set<string>();
   readonly #workers = new Set<Promise<void>>();
+  /** Pods whose last attempt failed. */
+  readonly #pauses = new Map<string, Pause>();
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -44,7 +45,7 @@ export class Publisher implements AsyncDisposable {
 
   /** Pods whose status is not written yet. */
   get waiting(): number {
-    return this.#waiting.size + this.#writing.size;
+    return new Set([...this.#waiting.keys(), ...this.#writing, ...this.#pauses.keys()]).size;
   }
 
   /** Events that were not written since the start. */
@@ -67,6 +68,7 @@ export class Publisher implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort();
+    for (const { timer } of this.#pauses.values()) clearTimeout(timer);
     await this.#events.stop();
     await Promise.all(this.#workers);
   }
@@ -133,24 +135,29 @@ export class Publisher implements AsyncDisposable {
     this.#workers.add(tracked);
   }
 
-  /** Tries until it is written or there is nothing to write. A pod whose turn takes long gives it to others. */
+  /** One attempt. What fails comes back after a pause, in which others have their turn. */
   async #write(key: ObjectKey): Promise<void> {
-    const { signal } = this.#stopping;
-    const backoff = new Backoff();
-    while (!signal.aborted) {
-      try {
-        await this.#writeOnce(key);
+    const text = keyText(key);
+    try {
+      await this.#writeOnce(key);
+      this.#pauses.delete(text);
+    } catch (error) {
+      if (this.#stopping.signal.aborted) return;
+      if (isFinal(error)) {
+        this.#pauses.delete(text);
+        this.#parts.log.warn({ pod: text, fault: errorText(error) }, "status not published");
         return;
-      } catch (error) {
-        if (isFinal(error)) {
-          const line = { pod: keyText(key), fault: errorText(error) };
-          this.#parts.log.warn(line, "status not published");
-          return;
-        }
-        const least = error instanceof KubeError ? error.retryAfter : undefined;
-        await sleep(backoff.next(least), undefined, { signal, ref: false }).catch(() => undefined);
       }
+      this.#later(key, error instanceof KubeError ? error.retryAfter : undefined);
     }
+  }
+
+  #later(key: ObjectKey, least: number | undefined): void {
+    const text = keyText(key);
+    const pause = this.#pauses.get(text) ?? { backoff: new Backoff(), timer: undefined };
+    clearTimeout(pause.timer);
+    pause.timer = setTimeout(() => this.#enqueue(key), pause.backoff.next(least)).unref();
+    this.#pauses.set(text, pause);
   }
 
   async #writeOnce(key: ObjectKey): Promise<void> {
@@ -203,6 +210,11 @@ export class Publisher implements AsyncDisposable {
     using sandbox = reopenSandbox(this.#parts.bootId, record);
     return sandbox === undefined ? undefined : await statusOf(record, sandbox);
   }
+}
+
+interface Pause {
+  readonly backoff: Backoff;
+  timer: NodeJS.Timeout | undefined;
 }
 
 interface EventPod {

@@ -27,9 +27,6 @@ export interface Connection {
   readonly fingerprint: string;
 }
 
-/** In-cluster files that the kubelet renews; podnetd never looks there unless it runs in a pod. */
-const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount";
-
 /**
  * The API server's address and podnet's credentials, from a kubeconfig file or (without one) as a pod has them. Files are looked at
  * again for each request, so that rotated tokens, certificates and authorities count at once; one that is empty, half written or
@@ -230,10 +227,4 @@ function fingerprint(server: string, tls: TlsOptions): string {
   const hash = createHash("sha256").update(server);
   for (const part of [tls.ca, tls.cert, tls.key]) hash.update("|").update(part ?? "");
   return hash.update(`|${tls.servername ?? ""}|${tls.rejectUnauthorized ?? ""}`).digest("hex");
-}
-
-/** Whether this process runs in a pod that has a service account. */
-export function hasInClusterConfig(): boolean {
-  if (!process.env["KUBERNETES_SERVICE_HOST"]) return false;
-  return stampOf([`${serviceAccount}/token`]).includes(" ");
 }

@@ -12,6 +12,8 @@ interface Mode {
   readonly status?: number;
   /** Connections are cut at once. */
   readonly down?: boolean;
+  /** Requests whose path matches get 403. */
+  readonly refuse?: string;
   /** Watches get 410. */
   readonly expire?: boolean;
 }
@@ -52,6 +54,8 @@ const server = createServer((incoming, response) => {
   const isWatch = incoming.url?.includes("watch=true") === true;
   if (mode.down === true) incoming.socket.destroy();
   else if (mode.status !== undefined) answer(response, mode.status);
+  else if (mode.refuse !== undefined && new RegExp(mode.refuse).test(incoming.url ?? ""))
+    answer(response, 403);
   else if (isWatch && mode.expire === true) answer(response, 410);
   else setTimeout(() => pass(incoming, response), mode.delay ?? 0);
 });

@@ -11,6 +11,8 @@ export interface ProxyMode {
   readonly status?: number;
   /** Connections are cut at once, those that are open too. */
   readonly down?: boolean;
+  /** Requests whose path matches this expression get 403. */
+  readonly refuse?: string;
   /** Watches get 410; with `drop` those that are open are cut first. */
   readonly expire?: boolean;
   readonly drop?: boolean;

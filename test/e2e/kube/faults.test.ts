@@ -119,6 +119,18 @@ test("a status that could not be written is written after a restart", async () =
   await cluster.must("DEL", pod);
 });
 
+test("pods whose status is refused do not keep others from theirs", async () => {
+  const stuck = ["s0", "s1", "s2", "s3", "s4"].map((name) => cluster.pod(name, blue));
+  const other = cluster.pod("s5", blue);
+  await proxy.set({ refuse: "/pods/s[0-4]/status" });
+  for (const pod of stuck) await cluster.must("ADD", pod);
+  await cluster.must("ADD", other);
+  assert.equal((await cluster.status(other))[0].name, "blue");
+  await proxy.set({});
+  for (const pod of stuck) assert.equal((await cluster.status(pod))[0].name, "blue");
+  for (const pod of [...stuck, other]) await cluster.must("DEL", pod);
+});
+
 test("a token that is empty, wrong for a while, then renewed needs no restart", async () => {
   const pod = cluster.pod("token", blue);
   writeToken("");
