@@ -90,3 +90,32 @@ test("an attachment object needs its PodNetwork's name; a NAD may have no config
   const nad = { apiVersion: "k8s.cni.cncf.io/v1", kind: "NetworkAttachmentDefinition" };
   assert.equal(create({ ...nad, metadata: { namespace: "app", name: "empty" } }), "accepted");
 });
+
+test("the published example manifests are accepted after changing the apiVersion only, and the samples as they are", () => {
+  const ready = {
+    type: "Ready",
+    status: "True",
+    lastProbeTime: null,
+    lastTransitionTime: "2025-01-31T18:38:01Z",
+  };
+  const published = [
+    podNetwork("pub-1", {
+      provider: "podnetwork.example.com",
+      enabled: true,
+      parameters: { name: "dummy0" },
+    }),
+    {
+      ...podNetwork("pub-2", { provider: "foo.io/bar", enabled: true }),
+      status: { conditions: [ready] },
+    },
+    podNetwork("pub-3", {
+      provider: "example.dra.x-k8s.io/network",
+      enabled: true,
+      parameters: { master: "eth0", mode: "bridge", ipam: { type: "host-local" } },
+    }),
+  ];
+  for (const manifest of published) assert.equal(create(manifest), "accepted");
+  cluster.api.must("delete", "pnet", "blue", "default");
+  for (const file of ["blue", "red", "default", "pod"])
+    cluster.api.must("apply", "-f", `conf/samples/${file}.yaml`);
+});
