@@ -55,7 +55,7 @@ export class Metrics {
     );
     this.#verbGauge("podnet_queue_depth", "Operations that wait for their turn", sources.waiting);
     this.#verbGauge("podnet_operations_running", "Operations under way", sources.running);
-    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 50 });
+    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 200 });
   }
 
   /** Counts one answered request. `seconds` from arrival to answer. */

@@ -103,7 +103,7 @@ async function oneRound(field: Field, side: Side, work: { pod: Place; count: num
   return { ADD: add.wallMs, DEL: del.wallMs, cpu: add.cpuMs + daemon };
 }
 
-/** The sides in turn, round by round; the first rounds only warm up. */
+/** The sides in turn, round by round. The first rounds only warm up: a daemon runs for weeks, and its code is compiled as it is used. */
 async function alternate(
   field: Field,
   sides: readonly Side[],
@@ -116,7 +116,7 @@ async function alternate(
   };
   const [pod] = field.pods(1);
   if (pod === undefined) throw new Error("no pods");
-  const warmUp = 3;
+  const warmUp = 20;
   for (let round = 0; round < warmUp + work.rounds; round += 1) {
     for (const side of sides) {
       const one = await oneRound(field, side, { pod, count: work.count });

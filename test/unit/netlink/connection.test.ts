@@ -18,7 +18,7 @@ function contended(): RtnlPressure {
     () => now,
   );
   const measured = pressure.measure();
-  now = 10;
+  now = 20;
   measured();
   return pressure;
 }

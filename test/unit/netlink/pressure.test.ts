@@ -24,9 +24,9 @@ function fake() {
 
 test("RtnlPressure, slow and quick calls, is contended for two seconds after the latest slow one", () => {
   const { pressure, pass, call } = fake();
-  call(3, { slept: true });
+  call(14, { slept: true });
   assert.equal(pressure.contended, false);
-  call(4, { slept: true });
+  call(15, { slept: true });
   assert.equal(pressure.contended, true);
   pass(1999);
   assert.equal(pressure.contended, true);
@@ -45,7 +45,7 @@ test("RtnlPressure, a call that was slow without having slept, had no processor 
 
 test("RtnlPressure, calls through the pool that a busy machine slows down, lets the contention end", () => {
   const { pressure, pass, call } = fake();
-  call(4, { slept: true });
+  call(15, { slept: true });
   for (let passed = 0; passed < 2000; passed += 20) call(20, { slept: true, inPool: true });
   pass(0);
   assert.equal(pressure.contended, false);
