@@ -80,7 +80,8 @@ test("deleteLink, the kernel's call, comes back after the link was reported gone
     assert.equal(await veths.host.getLink({ index }), undefined);
   }
   connection.close();
-  assert(early >= 15, `only ${early} of 20 were answered before the call returned`);
+  // None would be, if it waited for the call; on a busy machine the call now and then comes back first.
+  assert(early >= 5, `only ${early} of 20 were answered before the call returned`);
 });
 
 test("deleteLink, no such link, is false by name, by index and beside others", async () => {
