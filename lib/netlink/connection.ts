@@ -48,12 +48,10 @@ export class Connection {
   #dumping: Promise<void> | undefined;
   #working = false;
   #sequence = 0;
-  readonly #uncount: () => void;
 
   constructor(socket: Transport, pressure: RtnlPressure) {
     this.#socket = socket;
     this.#pressure = pressure;
-    this.#uncount = pressure.opened();
   }
 
   /** `protocol` is a NETLINK_* number (default: NETLINK_ROUTE). Throws a SystemError. */
@@ -236,7 +234,6 @@ export class Connection {
 
   /** Idempotent. Requests that are not sent yet fail; those that are under way end first. */
   close(): void {
-    this.#uncount();
     this.#socket.close();
     for (const pending of this.#queue.splice(0)) pending.settle(closedError(pending.operation));
   }

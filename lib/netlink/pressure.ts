@@ -7,8 +7,6 @@ import { timesAsleep } from "../base/libc.ts";
 const SLOW_MS = 15;
 /** The same for a call through the pool, which nobody can tell from one that waited for a processor: on a busy machine that is a few milliseconds. */
 const SLOW_IN_POOL_MS = 50;
-/** With more sockets than this open (an operation has one in its sandbox) the kernel's work for one overlaps with ours for another. */
-const MANY_SOCKETS = 8;
 /** How long after the latest slow call RTNL counts as contended. */
 const COOL_DOWN_MS = 2000;
 
@@ -22,7 +20,6 @@ export class RtnlPressure {
   readonly #now: () => number;
   readonly #sleeps: () => number;
   #slowUntil = Number.NEGATIVE_INFINITY;
-  #open = 0;
 
   /** `now` gives milliseconds of a monotonic clock, `sleeps` how often this thread has waited in the kernel. */
   constructor(now: () => number = () => performance.now(), sleeps: () => number = timesAsleep) {
@@ -31,17 +28,7 @@ export class RtnlPressure {
   }
 
   get contended(): boolean {
-    return this.#open > MANY_SOCKETS || this.#now() < this.#slowUntil;
-  }
-
-  /** To be called when a socket is opened; what it returns, when it is closed (once counts). */
-  opened(): () => void {
-    this.#open += 1;
-    let counted = true;
-    return () => {
-      if (counted) this.#open -= 1;
-      counted = false;
-    };
+    return this.#now() < this.#slowUntil;
   }
 
   /** To be called when a call on this thread begins; what it returns, when the call has ended. */

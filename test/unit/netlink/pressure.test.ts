@@ -57,14 +57,3 @@ test("timesAsleep, a thread that waits and one that computes, counts the waiting
   for (let times = 0; times < 5; times += 1) Atomics.wait(wait, 0, 0, 2);
   assert.ok(timesAsleep() - before >= 5);
 });
-
-test("RtnlPressure, many sockets open, counts as contended until they are closed", () => {
-  const { pressure } = fake();
-  const closes = Array.from({ length: 9 }, () => pressure.opened());
-  assert.equal(pressure.contended, true);
-  closes[0]?.();
-  closes[0]?.();
-  assert.equal(pressure.contended, false);
-  closes[1]?.();
-  assert.equal(pressure.contended, false);
-});
