@@ -6,9 +6,10 @@ import type { Route, RouteSpec, Rule, RuleSpec } from "../../lib/netlink/model.t
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { decodeConfig, optional, withoutAbsent } from "./shared-config.ts";
+import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
+import { routeSpecOf } from "./shared-route.ts";
 
 /**
  * Chained type `sbr` (source based routing): what the pod sends from an address of this attachment leaves by this attachment. As the reference does it: each address
@@ -117,9 +118,9 @@ async function moveRoutes(
     if (ip.gateway !== undefined)
       await rtnl.addRoute(defaultRoute(ip.gateway, link.index, table), "replace");
     for (const route of routes)
-      if (fits(route, cidr)) await rtnl.addRoute({ ...specOf(route), table }, "replace");
+      if (fits(route, cidr)) await rtnl.addRoute({ ...routeSpecOf(route), table }, "replace");
   }
-  for (const route of routes) await rtnl.deleteRoute(specOf(route));
+  for (const route of routes) await rtnl.deleteRoute(routeSpecOf(route));
 }
 
 function defaultRoute(gateway: string, index: number, table: number): RouteSpec {
@@ -135,35 +136,6 @@ function defaultRoute(gateway: string, index: number, table: number): RouteSpec 
 function fits(route: Route, cidr: Cidr): boolean {
   const points = [route.source, route.gateway].filter((text) => text !== undefined);
   return points.length === 0 || points.some((text) => contains(cidr, parseIp(text)));
-}
-
-function specOf(route: Route): RouteSpec {
-  const {
-    destination,
-    gateway,
-    index,
-    table,
-    priority,
-    scope,
-    protocol,
-    type,
-    source,
-    mtu,
-    advmss,
-  } = route;
-  return withoutAbsent({
-    destination,
-    gateway,
-    index,
-    table,
-    priority,
-    scope,
-    protocol,
-    type,
-    source,
-    mtu,
-    advmss,
-  });
 }
 
 /** The routes end with the interface. */

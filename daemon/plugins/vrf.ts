@@ -1,14 +1,15 @@
 import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
-import type { Address, Link, Route, RouteSpec } from "../../lib/netlink/model.ts";
+import type { Address, Link, Route } from "../../lib/netlink/model.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { decodeConfig, optional, withoutAbsent } from "./shared-config.ts";
+import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
 import { isInterfaceName } from "./shared-names.ts";
+import { routeSpecOf } from "./shared-route.ts";
 
 /**
  * Chained type `vrf`: the attachment's interface becomes part of a VRF (a routing domain with a table of its own) in the pod. The VRF is made with its first
@@ -130,7 +131,7 @@ async function join(rtnl: Rtnetlink, link: Link, domain: Link): Promise<void> {
       await rtnl.addAddress({ index: link.index, address, flags: (flags & ~permanent) | noDad });
   }
   const table = tableOf(domain) ?? mainTable;
-  for (const route of routes) await rtnl.addRoute({ ...specOf(route), table }, "replace");
+  for (const route of routes) await rtnl.addRoute({ ...routeSpecOf(route), table }, "replace");
 }
 
 function isLostOnJoin({ address, scope, flags }: Address): boolean {
@@ -140,23 +141,6 @@ function isLostOnJoin({ address, scope, flags }: Address): boolean {
 /** The kernel itself makes the routes of the interface's own subnets anew. */
 function isLost({ type, protocol }: Route): boolean {
   return type === unicast && protocol !== kernelProtocol;
-}
-
-function specOf(route: Route): RouteSpec {
-  const { destination, gateway, index, priority, scope, protocol, type, source, mtu, advmss } =
-    route;
-  return withoutAbsent({
-    destination,
-    gateway,
-    index,
-    priority,
-    scope,
-    protocol,
-    type,
-    source,
-    mtu,
-    advmss,
-  });
 }
 
 /** Idempotent; a VRF that other interfaces are in stays. */
