@@ -1,13 +1,12 @@
 import {
-  type Decoded,
   decodeNad,
   decodePodNetwork,
   decodePodNetworkAttachment,
 } from "../../lib/api/decode-objects.ts";
+import { type Kept, keeper } from "../../lib/api/kept.ts";
 import { apiGroup } from "../../lib/api/names.ts";
 import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import type { NetworkRef } from "../../lib/api/selection.ts";
-import { DecodeError } from "../../lib/base/decode.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { findConflist } from "../../lib/cni/conf-dir.ts";
@@ -17,12 +16,6 @@ import type { KubeClient } from "../../lib/kube/client.ts";
 import { resources } from "../../lib/kube/resource.ts";
 import { Lookup } from "./kube-lookup.ts";
 import { type KnownNetwork, type NetworkSource, title } from "./networks.ts";
-
-/** An object as it is kept, or why it can't be used. */
-export interface Kept<T> {
-  readonly object?: T;
-  readonly fault?: string;
-}
 
 /** Networks of a cluster, from its API. */
 export class KubeNetworks implements NetworkSource, AsyncDisposable {
@@ -85,18 +78,6 @@ function usable<T>(kept: Kept<T> | undefined, ref: NetworkRef): T | undefined {
   throw new CniError(code, `${title(ref)} can't be used: ${kept.fault}`);
 }
 
-/** A faulty object is kept with its fault, for the pods that ask for it; nobody else notices. */
-function keeper<T>(decodeOne: (value: unknown) => Decoded<T>): (object: JsonObject) => Kept<T> {
-  return (object) => {
-    try {
-      return { object: decodeOne(withoutRest(object)).value };
-    } catch (error) {
-      if (!(error instanceof DecodeError)) throw error;
-      return { fault: error.faults.map(({ path, message }) => `${path}: ${message}`).join("; ") };
-    }
-  };
-}
-
 /** Also of a network that is said not to be ready. */
 function keepNetwork(object: JsonObject): Kept<PodNetwork> {
   const kept = keeper(decodePodNetwork)(object);
@@ -117,26 +98,4 @@ function notReady(status: unknown): string | undefined {
     return ["not ready", ...why].join(": ").slice(0, 500);
   }
   return undefined;
-}
-
-/** Annotations of tools (the last applied object as a whole) would be most of the memory. */
-function withoutRest(object: JsonObject): JsonObject {
-  const { metadata } = object;
-  if (!isJsonObject(metadata)) return object;
-  return { ...object, metadata: { ...metadata, annotations: ownAnnotations(metadata) } };
-}
-
-/** Those annotations that podnet reads or writes, by their domains. */
-export function ownAnnotations({ annotations }: JsonObject): Record<string, string> {
-  const own: Record<string, string> = {};
-  if (!isJsonObject(annotations)) return own;
-  for (const [key, value] of Object.entries(annotations)) {
-    if (
-      typeof value === "string" &&
-      /^(podnet\.dev|k8s\.v1\.cni\.cncf\.io|v1\.multus-cni\.io)\//.test(key)
-    ) {
-      own[key] = value;
-    }
-  }
-  return own;
 }

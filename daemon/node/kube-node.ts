@@ -1,3 +1,4 @@
+import { keepNamespace } from "../../lib/api/kept.ts";
 import type { ObjectMeta } from "../../lib/api/objects.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { KubeClient } from "../../lib/kube/client.ts";
@@ -5,7 +6,7 @@ import { Credentials } from "../../lib/kube/credentials.ts";
 import { resources } from "../../lib/kube/resource.ts";
 import { Lookup } from "./kube-lookup.ts";
 import { KubeNetworks } from "./kube-networks.ts";
-import { KubePods, keepNamespace } from "./kube-pods.ts";
+import { KubePods } from "./kube-pods.ts";
 
 export interface KubeOptions {
   /** Path of a kubeconfig file, or `in-cluster`. */

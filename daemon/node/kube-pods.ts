@@ -1,11 +1,10 @@
-import type { ObjectMeta } from "../../lib/api/objects.ts";
+import { ownAnnotations } from "../../lib/api/kept.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { KubeClient } from "../../lib/kube/client.ts";
 import { type ObjectKey, resources } from "../../lib/kube/resource.ts";
 import { Lookup } from "./kube-lookup.ts";
-import { ownAnnotations } from "./kube-networks.ts";
 import { podOf } from "./pods.ts";
 
 /** What podnet keeps of a pod. */
@@ -89,19 +88,5 @@ export function keepPod({ metadata }: JsonObject): KubePod {
     uid: typeof uid === "string" ? uid : "",
     annotations: ownAnnotations(meta),
     ...(staticUid === undefined ? {} : { staticUid }),
-  };
-}
-
-/** What is kept of a namespace: labels, and podnet's annotations. */
-export function keepNamespace({ metadata }: JsonObject): ObjectMeta {
-  const meta = isJsonObject(metadata) ? metadata : {};
-  const { name, labels } = meta;
-  const words = Object.entries(isJsonObject(labels) ? labels : {}).filter(
-    (entry): entry is [string, string] => typeof entry[1] === "string",
-  );
-  return {
-    name: typeof name === "string" ? name : "",
-    labels: Object.fromEntries(words),
-    annotations: ownAnnotations(meta),
   };
 }

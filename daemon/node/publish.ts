@@ -3,9 +3,10 @@ import { CniError } from "../../lib/cni/errors.ts";
 import type { CniRequest } from "../../lib/cni/request.ts";
 import { Backoff } from "../../lib/kube/backoff.ts";
 import { KubeError } from "../../lib/kube/error.ts";
+import { ObjectEvents } from "../../lib/kube/events.ts";
 import { keyText, type ObjectKey, objectPath, resources } from "../../lib/kube/resource.ts";
 import type { NodeContext } from "./context.ts";
-import { failureReason, PodEvents } from "./kube-events.ts";
+import { failureReason } from "./kube-events.ts";
 import type { KubeNode } from "./kube-node.ts";
 import { isSame, type KubePod } from "./kube-pods.ts";
 import { podOf } from "./pods.ts";
@@ -28,7 +29,7 @@ type Parts = Pick<NodeContext, "store" | "bootId" | "log"> & {
  */
 export class Publisher implements AsyncDisposable {
   readonly #parts: Parts;
-  readonly #events: PodEvents;
+  readonly #events: ObjectEvents;
   readonly #stopping = new AbortController();
   /** Pods that wait, in order; one that is being written may wait again. */
   readonly #waiting = new Map<string, ObjectKey>();
@@ -39,7 +40,11 @@ export class Publisher implements AsyncDisposable {
 
   constructor(parts: Parts) {
     this.#parts = parts;
-    this.#events = new PodEvents(parts.kube.client, parts.nodeName, parts.log);
+    this.#events = new ObjectEvents(
+      parts.kube.client,
+      { component: "podnetd", host: parts.nodeName },
+      parts.log,
+    );
     this.#track(this.#lookAtAll());
   }
 

@@ -12,7 +12,7 @@ const watchSilence = 150_000;
 const longestAnswer = 128 * 1024 * 1024;
 
 export interface KubeRequest {
-  readonly method?: "GET" | "POST" | "PATCH";
+  readonly method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly accept?: string;
@@ -35,8 +35,12 @@ export class KubeClient {
   readonly #credentials: Credentials;
   #agent: { readonly fingerprint: string; readonly agent: Agent } | undefined;
 
-  constructor(credentials: Credentials) {
+  readonly #userAgent: string;
+
+  /** `userAgent`: how this program names itself to the server. */
+  constructor(credentials: Credentials, userAgent = "podnetd") {
     this.#credentials = credentials;
+    this.#userAgent = userAgent;
   }
 
   /** The answer's JSON. */
@@ -91,7 +95,7 @@ export class KubeClient {
         bodyTimeout: silence,
         headers: {
           accept,
-          "user-agent": "podnetd",
+          "user-agent": this.#userAgent,
           ...connection.headers,
           ...(body === undefined ? {} : { "content-type": contentType }),
         },

@@ -33,3 +33,8 @@ export function isNotFound(error: unknown): boolean {
 export function isExpired(error: unknown): boolean {
   return error instanceof KubeError && (error.status === 410 || error.reason === "Expired");
 }
+
+/** Whether the object has changed since it was read, or is there already: read again. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof KubeError && error.status === 409;
+}

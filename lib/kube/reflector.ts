@@ -19,8 +19,8 @@ export interface ReflectorOptions<T> {
   /** What is kept of an object; must not throw. */
   readonly keep: (object: JsonObject) => T;
   readonly fieldSelector?: string;
-  /** An object came, changed (`value`) or went (undefined). */
-  readonly onChange?: (key: ObjectKey, value: T | undefined) => void;
+  /** An object came, changed (`value`) or went (undefined); `before`: what was known of it. Called after the copy has changed. */
+  readonly onChange?: (key: ObjectKey, value: T | undefined, before: T | undefined) => void;
 }
 
 /**
@@ -173,8 +173,10 @@ export class Reflector<T> {
     this.#firstList.resolve();
     const { onChange } = this.#options;
     if (onChange === undefined) return;
-    for (const [text, { key }] of before) if (!found.has(text)) onChange(key, undefined);
-    for (const { key, value } of found.values()) onChange(key, value);
+    for (const [text, { key, value }] of before) {
+      if (!found.has(text)) onChange(key, undefined, value);
+    }
+    for (const [text, { key, value }] of found) onChange(key, value, before.get(text)?.value);
   }
 
   #touch(): void {
@@ -207,15 +209,30 @@ export class Reflector<T> {
       throw new KubeError(message, { status: code, reason });
     }
     if (!isJsonObject(object)) return;
-    const { key, version } = { key: keyOf(object), version: versionOf(object) };
+    const key = keyOf(object);
+    const version = versionOf(object);
     if (version !== undefined) this.#version = version;
     this.#touch();
     if (type === "BOOKMARK" || key === undefined) return;
-    const { keep, onChange } = this.#options;
-    const value = type === "DELETED" ? undefined : keep(object);
-    if (value === undefined) this.#objects.delete(keyText(key));
-    else this.#objects.set(keyText(key), { key, value });
-    onChange?.(key, value);
+    this.#set(key, type === "DELETED" ? undefined : this.#options.keep(object));
+  }
+
+  /**
+   * Takes the answer to an own write at once, ahead of the watch, so that nobody works with what was there before. Only for a write
+   * that the server made on the very version that is known here (`isStill` says so): else the watch knows more.
+   */
+  learn(object: unknown, isStill: (known: T | undefined) => boolean): void {
+    const key = isJsonObject(object) ? keyOf(object) : undefined;
+    if (!isJsonObject(object) || key === undefined || !isStill(this.get(key))) return;
+    this.#set(key, this.#options.keep(object));
+  }
+
+  #set(key: ObjectKey, value: T | undefined): void {
+    const text = keyText(key);
+    const before = this.#objects.get(text)?.value;
+    if (value === undefined) this.#objects.delete(text);
+    else this.#objects.set(text, { key, value });
+    this.#options.onChange?.(key, value, before);
   }
 }
 

@@ -12,6 +12,8 @@ export interface Resource {
 
 export const resources = {
   pods: { base: "/api/v1", plural: "pods", namespaced: true, kind: "Pod", metadataOnly: true },
+  /** Pods as a whole, for who must know their phase and node. */
+  wholePods: { base: "/api/v1", plural: "pods", namespaced: true, kind: "Pod" },
   namespaces: {
     base: "/api/v1",
     plural: "namespaces",
@@ -37,6 +39,14 @@ export const resources = {
     namespaced: true,
     kind: "NetworkAttachmentDefinition",
   },
+  nodes: { base: "/api/v1", plural: "nodes", namespaced: false, kind: "Node" },
+  events: { base: "/api/v1", plural: "events", namespaced: true, kind: "Event" },
+  leases: {
+    base: "/apis/coordination.k8s.io/v1",
+    plural: "leases",
+    namespaced: true,
+    kind: "Lease",
+  },
 } as const satisfies Record<string, Resource>;
 
 /** An object of a resource; `namespace` is empty for objects of the whole cluster. */
@@ -50,9 +60,10 @@ export function keyText({ namespace, name }: ObjectKey): string {
   return namespace === "" ? name : `${namespace}/${name}`;
 }
 
-/** The path of all objects of a resource. */
-export function listPath({ base, plural }: Resource): string {
-  return `${base}/${plural}`;
+/** The path of all objects of a resource; with `namespace`: of those in it. */
+export function listPath({ base, plural }: Resource, namespace?: string): string {
+  const inside = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${base}${inside}/${plural}`;
 }
 
 /** The path of one object; names are escaped. */
