@@ -1,15 +1,7 @@
-import {
-  annotations,
-  multusNamespace,
-  networksArg,
-  podAnnotationsCapability,
-} from "../../lib/api/names.ts";
+import { networksArg, podAnnotationsCapability } from "../../lib/api/names.ts";
+import { selectByAnnotations } from "../../lib/api/pod-selection.ts";
 import { mostFaultsShown, type Selection, SelectionError } from "../../lib/api/selection.ts";
-import {
-  readSelectionList,
-  readSelectionText,
-  readShortForm,
-} from "../../lib/api/selection-list.ts";
+import { readSelectionList, readShortForm } from "../../lib/api/selection-list.ts";
 import { formatFault } from "../../lib/base/decode.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
@@ -91,26 +83,9 @@ export function podNamespace(args: ReadonlyMap<string, string>): string {
 }
 
 function select(input: SelectInput): Selected {
-  const given = podAnnotations(input.config) ?? {};
   const namespace = podNamespace(input.args);
-  const own = fromAnnotation(given, { key: annotations.networks, dialect: "podnet", namespace });
-  if (own.length > 0) return explicit("podnet.dev", own);
-  const additional = fromAnnotation(given, {
-    key: annotations.npwgNetworks,
-    dialect: "npwg",
-    namespace,
-  });
-  const override = defaultOverride(given);
-  if (additional.length > 0 || override !== undefined) {
-    const replaced = override === undefined ? {} : { defaultNetwork: override };
-    return {
-      source: "npwg",
-      mode: "additional",
-      selections: additional,
-      ...replaced,
-      warnings: [],
-    };
-  }
+  const annotated = selectByAnnotations(podAnnotations(input.config) ?? {}, namespace);
+  if (annotated.source !== "none") return { ...annotated, warnings: [] };
   const podnet = { dialect: "podnet", namespace } as const;
   const listed = input.args.get(networksArg) ?? "";
   if (listed.trim() !== "") {
@@ -130,27 +105,4 @@ function select(input: SelectInput): Selected {
 
 function explicit(source: SelectionSource, selections: readonly Selection[]): Selected {
   return { source, mode: "explicit", selections, warnings: [] };
-}
-
-interface AnnotationQuery {
-  readonly key: string;
-  readonly dialect: "podnet" | "npwg";
-  readonly namespace: string;
-}
-
-function fromAnnotation(
-  given: Readonly<Record<string, string>>,
-  { key, dialect, namespace }: AnnotationQuery,
-): readonly Selection[] {
-  const text = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
-  return readSelectionText({ dialect, namespace, origin: `annotation ${key}` }, text);
-}
-
-/** Exactly one NAD; its namespace is Multus' own unless it names another (spec B.3). */
-function defaultOverride(given: Readonly<Record<string, string>>): Selection | undefined {
-  const key = annotations.multusDefaultNetwork;
-  const list = fromAnnotation(given, { key, dialect: "npwg", namespace: multusNamespace });
-  if (list.length <= 1) return list[0];
-  const message = `must name one network, not ${list.length}`;
-  throw new SelectionError(`annotation ${key}`, [{ path: "", message }]);
 }
