@@ -15,27 +15,54 @@ export interface KubectlAnswer {
   readonly stderr: string;
 }
 
-/** Tokens of the API server: an administrator's, and that of podnetd on a node. */
-export const tokens = { admin: "admin-token", podnet: "podnet-token" } as const;
+/** Tokens of the API server: an administrator's, that of podnetd on a node, and those of a cluster's own programs. */
+export const tokens = {
+  admin: "admin-token",
+  podnet: "podnet-token",
+  kubelet: "kubelet-token",
+  scheduler: "scheduler-token",
+} as const;
+
+export interface ApiServerOptions {
+  /** Where it listens; default 127.0.0.1:6443. */
+  readonly address?: string;
+  readonly port?: number;
+  /** Name of the node whose kubelet has the token `kubelet`. */
+  readonly nodeName?: string;
+  /** In place of those that a server without a cluster around it needs. */
+  readonly flags?: readonly string[];
+}
+
+/** No pod here gets a token of its own: nobody would make it. */
+const aloneFlags: readonly string[] = [
+  "--authorization-mode=RBAC",
+  "--disable-admission-plugins=ServiceAccount",
+];
 
 /**
- * A real etcd and a real kube-apiserver (1.20) on the loopback of a test's node: `https://127.0.0.1:6443`, its certificate made by
- * itself at start, users by token. Nothing outside of the namespace is reachable, or touched.
+ * A real etcd and a real kube-apiserver (1.20) in a test's namespace, on its loopback if nothing else is said:
+ * `https://127.0.0.1:6443`, its certificate made by itself at start, users by token. Nothing outside of the namespace is reachable,
+ * or touched.
  */
 export class ApiServer implements AsyncDisposable {
   readonly node: Place;
   readonly folder: string;
+  readonly server: string;
+  readonly #options: Required<ApiServerOptions>;
   readonly #bin: string;
   readonly #programs: RunningProgram[] = [];
 
-  private constructor(lab: Lab, node: Place) {
+  private constructor(lab: Lab, node: Place, options: ApiServerOptions) {
+    const { address = "127.0.0.1", port = 6443, nodeName = "node-a" } = options;
+    this.#options = { address, port, nodeName, flags: options.flags ?? aloneFlags };
+    this.server = `https://${address}:${port}`;
     this.node = node;
     this.folder = lab.folder();
     this.#bin = part("kubernetes", "kube-apiserver", "etcd", "kubectl");
   }
 
-  static async start(lab: Lab, node: Place): Promise<ApiServer> {
-    const self = new ApiServer(lab, node);
+  static async start(lab: Lab, node: Place, options: ApiServerOptions = {}): Promise<ApiServer> {
+    const self = new ApiServer(lab, node, options);
     try {
       self.#prepare();
       await self.#startEtcd();
@@ -61,28 +88,27 @@ export class ApiServer implements AsyncDisposable {
     const api = new RunningProgram("kube-apiserver", this.node, [
       join(this.#bin, "kube-apiserver"),
       `--etcd-servers=${this.etcd}`,
-      "--bind-address=127.0.0.1",
-      "--advertise-address=127.0.0.1",
-      "--secure-port=6443",
+      `--bind-address=${this.#options.address === "127.0.0.1" ? "127.0.0.1" : "0.0.0.0"}`,
+      `--advertise-address=${this.#options.address}`,
+      `--secure-port=${this.#options.port}`,
       "--insecure-port=0",
       `--cert-dir=${file("api")}`,
       `--token-auth-file=${file("tokens.csv")}`,
-      "--authorization-mode=RBAC",
       "--anonymous-auth=false",
-      "--disable-admission-plugins=ServiceAccount",
       "--service-account-issuer=https://podnet.test",
       `--service-account-key-file=${file("sa.pub")}`,
       `--service-account-signing-key-file=${file("sa.key")}`,
       "--service-cluster-ip-range=10.96.0.0/16",
       "--endpoint-reconciler-type=none",
       "--watch-cache=true",
+      ...this.#options.flags,
     ]);
     this.#programs.push(api);
     const until = Date.now() + startSeconds * 1000;
     while (this.kubectl("get", "--raw", "/readyz").stdout !== "ok") {
       api.mustRun();
       if (Date.now() > until) throw new Error(`no API server:\n${api.output.slice(-4000)}`);
-      await sleep(200);
+      await sleep(100);
     }
   }
 
@@ -91,7 +117,7 @@ export class ApiServer implements AsyncDisposable {
   }
 
   /** A kubeconfig for one of the tokens; `server` in place of the API server itself. */
-  kubeconfig(user: keyof typeof tokens, server = "https://127.0.0.1:6443"): string {
+  kubeconfig(user: keyof typeof tokens, server = this.server): string {
     const tls = server.startsWith("https:")
       ? { "certificate-authority": join(this.folder, "api", "apiserver.crt") }
       : {};
@@ -150,8 +176,11 @@ export class ApiServer implements AsyncDisposable {
     const pem = { format: "pem" } as const;
     writeFileSync(join(this.folder, "sa.key"), key.privateKey.export({ ...pem, type: "pkcs1" }));
     writeFileSync(join(this.folder, "sa.pub"), key.publicKey.export({ ...pem, type: "spki" }));
+    const { nodeName } = this.#options;
     const users = [
       `${tokens.admin},admin,uid-admin,"system:masters"`,
+      `${tokens.kubelet},system:node:${nodeName},uid-kubelet,"system:nodes"`,
+      `${tokens.scheduler},system:kube-scheduler,uid-scheduler`,
       `${tokens.podnet},system:serviceaccount:podnet-system:podnetd,uid-podnet,"system:serviceaccounts"`,
     ];
     writeFileSync(join(this.folder, "tokens.csv"), `${users.join("\n")}\n`);

@@ -117,7 +117,8 @@ export function removeCgroup(name: string): void {
   }
 }
 
-function cgroupRoots(): string[] {
+/** Where cgroup hierarchies are mounted. */
+export function cgroupRoots(): string[] {
   return readFileSync("/proc/self/mounts", "utf8")
     .split("\n")
     .map((line) => line.split(" "))
