@@ -2,12 +2,13 @@ import * as libc from "../../lib/base/libc.ts";
 import type { CniIp } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import {
+  closePacketSocket,
   ETH_ARP,
   ETH_IPV6,
   gratuitousArp,
   type Mac,
   macBytes,
-  openPacketSocket,
+  openSendSocket,
   packetAddress,
   unsolicitedAdvertisement,
 } from "./packets.ts";
@@ -22,37 +23,35 @@ const allNodesMac: Mac = Uint8Array.of(0x33, 0x33, 0, 0, 0, 1);
  */
 export function announce(sandbox: Sandbox, link: Link, ips: readonly CniIp[]): void {
   const mac = macBytes(link.mac);
-  if (mac === undefined) return;
-  for (const ip of ips) {
-    const address = ip.address.replace(/\/\d+$/, "");
-    if (address.includes(":")) {
-      send(sandbox, link, {
-        ethertype: ETH_IPV6,
-        to: allNodesMac,
-        packet: unsolicitedAdvertisement(mac, address),
-      });
-    } else {
-      send(sandbox, link, {
-        ethertype: ETH_ARP,
-        to: broadcastMac,
-        packet: gratuitousArp(mac, address),
-      });
+  if (mac === undefined || ips.length === 0) return;
+  ignoreRefusal(() => {
+    const fd = openSendSocket(sandbox.netns);
+    try {
+      for (const ip of ips) {
+        const { ethertype, to, packet } = frameFor(mac, ip.address.replace(/\/\d+$/, ""));
+        ignoreRefusal(() => libc.sendTo(fd, packet, packetAddress(link, ethertype, to)));
+      }
+    } finally {
+      closePacketSocket(fd);
     }
-  }
+  });
 }
 
-function send(
-  sandbox: Sandbox,
-  link: Link,
-  frame: { readonly ethertype: number; readonly to: Mac; readonly packet: Buffer },
-): void {
+interface Frame {
+  readonly ethertype: number;
+  readonly to: Mac;
+  readonly packet: Buffer;
+}
+
+function frameFor(mac: Mac, address: string): Frame {
+  return address.includes(":")
+    ? { ethertype: ETH_IPV6, to: allNodesMac, packet: unsolicitedAdvertisement(mac, address) }
+    : { ethertype: ETH_ARP, to: broadcastMac, packet: gratuitousArp(mac, address) };
+}
+
+function ignoreRefusal(work: () => void): void {
   try {
-    const fd = openPacketSocket(sandbox.netns, link, frame.ethertype);
-    try {
-      libc.sendTo(fd, frame.packet, packetAddress(link, frame.ethertype, frame.to));
-    } finally {
-      libc.closeFd(fd);
-    }
+    work();
   } catch (error) {
     if (!(error instanceof libc.SystemError)) throw error;
   }

@@ -4,6 +4,7 @@ import * as libc from "../../lib/base/libc.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import {
   advertisedMac,
+  closePacketSocket,
   duplicateProbe,
   ETH_IPV6,
   multicastMac,
@@ -37,7 +38,7 @@ export async function findOwner(
     }
     return undefined;
   } finally {
-    libc.closeFd(fd);
+    closePacketSocket(fd);
   }
 }
 

@@ -35,7 +35,7 @@ function quantile(values: readonly number[], part: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
 }
 
-function compared(
+export function compared(
   what: string,
   unit: string,
   values: { podnet: number; reference: number; atMost?: number },

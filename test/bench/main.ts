@@ -1,4 +1,4 @@
-// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
+// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare,types] [--types NAME,...] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
 // Prints a table and writes JSON. Compare ratios: absolute times are this machine's, under the load that is quoted.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
@@ -16,11 +16,13 @@ import {
   versionCase,
 } from "./cases.ts";
 import { Field } from "./field.ts";
+import { typesCase } from "./types.ts";
 
 const { values } = parseArgs({
   options: {
     short: { type: "boolean" },
     only: { type: "string", default: "" },
+    types: { type: "string", default: "" },
     out: { type: "string", default: "dist/bench.json" },
   },
 });
@@ -31,14 +33,17 @@ const lines: Line[] = [];
 
 using lab = new Lab();
 await using field = await Field.make(lab);
+const types = values.types === "" ? [] : values.types.split(",");
+const only = values.only === "" && types.length > 0 ? "types" : values.only;
 const steps: [string, () => Promise<Line[]> | Line[]][] = [
   ["memory", () => memoryCase(field, effort)],
   ["version", () => versionCase(field, effort)],
   ["latency", () => latencyCase(field, effort)],
   ["burst", () => burstCase(field, effort)],
   ["bare", () => bareCase(field, lines)],
+  ["types", () => typesCase(lab, effort, types)],
 ];
-const wanted = new Set(values.only === "" ? steps.map(([name]) => name) : values.only.split(","));
+const wanted = new Set(only === "" ? steps.map(([name]) => name) : only.split(","));
 for (const [name, step] of steps.filter(([one]) => wanted.has(one))) {
   process.stderr.write(`bench: ${name}\n`);
   lines.push(...(await step()));

@@ -3,7 +3,8 @@
 //
 // Commands, a line each, on stdin:  P JOB[,JOB...] [JOB[,JOB...]...]
 //   P groups run at once; the jobs of a group one after the other. A JOB is a file: the program, the file for its stdin, then its
-//   environment, a line each.
+//   environment, a line each. In its stdin "@PATH@" (with the quotes) stands for the content of that file: what an earlier job of the group
+//   printed, as a runtime hands the result of one plugin to the next.
 // Answer, a line:  WALL_NS CPU_US MAXRSS_KB FAILED NS[,NS...]
 //   wall time of the whole command, processor time of all its processes with their children, the largest resident size, how many
 //   jobs failed (their stdout is in JOB.out), and each group's own wall time.
@@ -60,15 +61,37 @@ static void load(struct job *job, char *path) {
   if (lines < 2 || asprintf(&job->output, "%s.out", path) < 0) die(path);
 }
 
+// The job's stdin, with the content of the file that it names put in.
+static int input(const char *path) {
+  int in = open(path, O_RDONLY);
+  char text[65536], name[4096];
+  ssize_t length = in < 0 ? -1 : pread(in, text, sizeof text - 1, 0);
+  if (length < 0) die(path);
+  text[length] = 0;
+  char *from = strstr(text, "\"@"), *to = from ? strstr(from, "@\"") : NULL;
+  if (!to) return in;
+  close(in);
+  snprintf(name, sizeof name, "%.*s", (int)(to - from - 2), from + 2);
+  int whole = memfd_create("stdin", 0), other = open(name, O_RDONLY);
+  char content[65536];
+  ssize_t size = other < 0 ? -1 : read(other, content, sizeof content);
+  if (whole < 0 || size < 0) die(name);
+  close(other);
+  if (write(whole, text, from - text) < 0 || write(whole, content, size) < 0 || write(whole, to + 2, strlen(to + 2)) < 0) die(path);
+  lseek(whole, 0, SEEK_SET);
+  return whole;
+}
+
 static void run(struct job *job, struct sum *sum) {
   char *argv[] = {job->program, NULL};
+  int in = input(job->input);
   int64_t start = now();
   pid_t pid = vfork();
   if (pid < 0) die("vfork");
   if (pid == 0) {
-    int in = open(job->input, O_RDONLY), out = open(job->output, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (in < 0 || out < 0) _exit(127);
-    dup2(in, 0), dup2(out, 1), close(in), close(out);
+    int out = open(job->output, O_WRONLY | O_CREAT | O_TRUNC, 0600), none = open("/dev/null", O_WRONLY);
+    if (out < 0 || none < 0) _exit(127);
+    dup2(in, 0), dup2(out, 1), dup2(none, 2), close(in), close(out), close(none);
     execve(job->program, argv, job->env);
     _exit(127);
   }
@@ -76,6 +99,7 @@ static void run(struct job *job, struct sum *sum) {
   struct rusage use;
   if (wait4(pid, &status, 0, &use) < 0) die("wait4");
   sum->wall += now() - start;
+  close(in);
   sum->cpu += (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000LL + use.ru_utime.tv_usec + use.ru_stime.tv_usec;
   if (use.ru_maxrss > sum->rss) sum->rss = use.ru_maxrss;
   if (status != 0) sum->failed++;

@@ -344,3 +344,30 @@ for (const [what, command, message] of drifts) {
     await attached.del();
   });
 }
+
+test("host-device: neighbours that knew the addresses elsewhere are told of the pod at once, in both families", async () => {
+  const pod = lab.pod();
+  const known = ["10.1.0.1", "fd00:1::1"];
+  // The far end keeps what it knows while the device is on its way.
+  for (const setting of [
+    "ipv6.conf.far0.disable_ipv6=0",
+    "ipv4.conf.far0.arp_evict_nocarrier=0",
+    "ipv6.conf.far0.ndisc_evict_nocarrier=0",
+  ]) {
+    far.run("sysctl", "-qw", `net.${setting}`);
+  }
+  far.run("ip", "address", "add", "fd00:1::2/64", "dev", "far0", "nodad");
+  for (const address of known) {
+    const old = ["lladdr", "02:00:00:00:66:66", "nud", "reachable", "dev", "far0"];
+    far.run("ip", "neighbour", "replace", address, ...old);
+  }
+  const attached = attachment(pod, {
+    config: { ipam: staticIpam(["10.1.0.1/24"], ["fd00:1::1/64"]) },
+  });
+  await attached.add();
+  for (const address of known) {
+    assert.match(far.run("ip", "neighbour", "show", address), /lladdr 02:00:00:00:00:10/, address);
+  }
+  await attached.del();
+  far.run("ip", "address", "del", "fd00:1::2/64", "dev", "far0");
+});
