@@ -108,7 +108,9 @@ function stepAt(
     state: stateOf(work, String(place.index)),
   };
   const key = String(place.index);
-  const found = node.plugins.plugin(plugin.type, record.cniPath);
+  const found = attachment.external?.includes(place.index)
+    ? node.plugins.external(plugin.type, record.cniPath)
+    : node.plugins.plugin(plugin.type, record.cniPath);
   return {
     plugin: found.plugin,
     call: { ...call, ipam: ipamOf(work, key, call) },
@@ -155,9 +157,26 @@ export async function detach(work: AttachmentWork): Promise<void> {
       const { plugin, call, started } = stepAt(work, conflist, { index, prevResult });
       if (started === undefined || started.isSet()) await plugin.del(call);
     }
+    if (work.record.inherited !== undefined) await removeForeignLink(work, conflist);
   } catch (error) {
     throw onNetwork(work, "detach", error);
   }
+}
+
+/** Types that make the sandbox's interface, and so delete it. */
+const makers = new Set(["bridge", "dummy", "ipvlan", "macvlan", "ptp", "tap", "vlan"]);
+
+/**
+ * Plugins in process know their own links by what ADD saved, so that of an attachment which an executable made stays. It is known by
+ * the interface's name, as those executables know it.
+ */
+async function removeForeignLink(
+  { attachment, sandbox }: AttachmentWork,
+  { plugins: [maker] }: Conflist,
+): Promise<void> {
+  if (sandbox === undefined || maker === undefined || !makers.has(maker.type)) return;
+  const link = await sandbox.rtnl.getLink({ name: attachment.ifName });
+  if (link !== undefined) await sandbox.rtnl.deleteLink({ index: link.index });
 }
 
 /** Runs the chain's CHECK. Networks that disable it, or whose configuration is older than it (0.4.0), pass. */

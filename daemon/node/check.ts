@@ -1,8 +1,45 @@
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import type { SandboxRequest } from "../../lib/cni/request.ts";
+import { encodeCniArgs, type SandboxRequest } from "../../lib/cni/request.ts";
 import { checkAttachment } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
+import { findInherited } from "./multus-cache-inherit.ts";
+import { podOf } from "./pods.ts";
+import type { SandboxRecord } from "./record.ts";
 import { openSandbox } from "./sandbox.ts";
+
+/**
+ * CHECK of a sandbox that a previous Multus attached: its delegates compare what their cached results say. false: nobody's files name it. As with
+ * Multus itself, a delegate without a cached result is passed over.
+ */
+async function checkInherited(
+  node: NodeContext,
+  request: SandboxRequest,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const found = await findInherited(node, request);
+  if (found === undefined || found.attachments.length === 0) return false;
+  using sandbox = openSandbox(request.netnsPath);
+  const record: SandboxRecord = {
+    version: 1,
+    containerId: request.containerId,
+    ifName: request.ifName,
+    netns: request.netnsPath,
+    netnsCookie: sandbox.cookie,
+    bootId: node.bootId,
+    cniNetwork: request.networkName,
+    cniArgs: encodeCniArgs(request.args),
+    cniPath: [...request.cniPath, ...node.config.cniBinDir],
+    pod: podOf(request.args),
+    created: new Date().toISOString(),
+    phase: "attached",
+    attachments: [...found.attachments],
+  };
+  for (const attachment of record.attachments) {
+    if (attachment.result === undefined) continue;
+    await checkAttachment({ node, record, attachment, sandbox, signal });
+  }
+  return true;
+}
 
 /**
  * CHECK: every attachment of the sandbox is as ADD left it. Rejects with code 3 when podnet did not attach the sandbox, and with the
@@ -14,6 +51,7 @@ export async function check(
   signal: AbortSignal,
 ): Promise<void> {
   const record = node.store.get(request);
+  if (record === undefined && (await checkInherited(node, request, signal))) return;
   if (record === undefined || record.phase !== "attached") {
     const state = record === undefined ? "podnet has no record of it" : `it is ${record.phase}`;
     throw new CniError(

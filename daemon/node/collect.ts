@@ -2,6 +2,7 @@ import { errorText } from "../../lib/base/errors.ts";
 import { type AttachmentRow, attachmentRows } from "./admin.ts";
 import type { NodeContext } from "./context.ts";
 import { collectNetworks, giveBackRecords, isBusy } from "./gc.ts";
+import { giveBackForeign } from "./multus-cache-leftovers.ts";
 import type { SandboxRecord } from "./record.ts";
 import { reopenSandbox } from "./sandbox.ts";
 
@@ -36,9 +37,13 @@ export async function collectLeftovers(
   // Taken before: giving back may change them.
   const rows = new Map(leftovers.map((record) => [record, attachmentRows([record], false)]));
   const given = await giveBackRecords(node, leftovers, { signal, still: isLeftover });
-  faults.push(...given.faults, ...(await collectNetworks(node, { signal })));
+  const foreign = await giveBackForeign(node, { signal, listed: new Set() });
+  faults.push(...given.faults, ...foreign.faults, ...(await collectNetworks(node, { signal })));
   return {
-    freed: given.done.flatMap((record) => rows.get(record) ?? []),
+    freed: [
+      ...given.done.flatMap((record) => rows.get(record) ?? []),
+      ...attachmentRows(foreign.done, false),
+    ],
     faults: [...new Set(faults.map(errorText))],
   };
 }

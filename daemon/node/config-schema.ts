@@ -78,6 +78,10 @@ export const configSchema = z.strictObject(
     cniBinDir: directories.default(["/opt/cni/bin"]),
     /** The node's own CNI configurations, for the provider podnet.dev/conflist and NADs without a configuration. */
     cniConfDir: absolute.default("/etc/cni/net.d"),
+    /** What a Multus that podnet replaces remembers of its sandboxes. */
+    multusCacheDir: absolute.default("/var/lib/cni/multus"),
+    /** What runtimes remember of attachments (libcni's cache directory). */
+    cniCacheDir: absolute.default("/var/lib/cni"),
     metrics: listenAddress.optional(),
     logLevel: oneOf(logLevels).default("info"),
     /** Program that starts delegates in the node's mount namespace and in a cgroup of their own; none: podnetd starts them itself. */

@@ -20,6 +20,8 @@ export interface Found<T> {
 export interface PluginFinder {
   plugin(type: string, cniPath: readonly string[]): Found<Plugin>;
   ipam(type: string, cniPath: readonly string[]): Found<IpamPlugin>;
+  /** The executable, whatever podnet has in process. */
+  external(type: string, cniPath: readonly string[]): Found<Plugin>;
 }
 
 /** What every operation of the daemon works with; built once at start. */

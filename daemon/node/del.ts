@@ -1,10 +1,11 @@
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { type DelRequest, encodeCniArgs } from "../../lib/cni/request.ts";
+import type { DelRequest } from "../../lib/cni/request.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
-import { podOf } from "./pods.ts";
-import type { AttachmentRecord, SandboxRecord } from "./record.ts";
+import { begunStates, findInherited, markExternal } from "./multus-cache-inherit.ts";
+import { foreignRecord, giveBackInherited } from "./multus-cache-leftovers.ts";
+import type { AttachmentRecord } from "./record.ts";
 import { defaultConflist } from "./resolve.ts";
 import { reopenSandbox } from "./sandbox.ts";
 import { giveBack } from "./undo.ts";
@@ -28,8 +29,9 @@ export async function del(
 }
 
 /**
- * A sandbox that podnet has no record of: it is older than podnet, or was deleted before. The default network's own DEL runs with
- * the runtime's ids, which frees what the container still holds there and is a no-op otherwise.
+ * A sandbox that podnet has no record of: it is older than podnet, or was deleted before. What the files of a previous Multus, or of the runtime, say is
+ * given back; where they say nothing, the default network's own DEL runs with the runtime's ids, which frees what the container still holds there and
+ * is a no-op otherwise.
  */
 async function delUnknown(
   node: NodeContext,
@@ -38,31 +40,36 @@ async function delUnknown(
 ): Promise<void> {
   // Another call of the container made it, whose own DEL gives it back.
   if (node.store.holderOf(request.containerId, request.ifName) !== undefined) return;
-  const conflist = await defaultIfKnown(node, request);
-  if (conflist === undefined) return;
-  const record: SandboxRecord = {
-    version: 1,
-    containerId: request.containerId,
-    ifName: request.ifName,
-    ...(request.netnsPath === undefined ? {} : { netns: request.netnsPath }),
-    bootId: node.bootId,
-    cniNetwork: request.networkName,
-    cniArgs: encodeCniArgs(request.args),
-    cniPath: [...request.cniPath, ...node.config.cniBinDir],
-    pod: podOf(request.args),
-    created: new Date().toISOString(),
-    phase: "deleting",
-    attachments: [],
-  };
+  const inherited = await findInherited(node, request);
+  const found = inherited?.attachments ?? [];
+  const known = inherited?.complete === true || found.some((one) => one.ifName === request.ifName);
+  const own = known ? undefined : await defaultIfKnown(node, request);
+  const guess = own === undefined ? [] : [await defaultAttachment(node, request, own)];
+  const record = foreignRecord(node, request, [...guess, ...found]);
+  if (inherited !== undefined) {
+    await giveBackInherited({ node, record: { ...record, inherited: inherited.files }, signal });
+    return;
+  }
+  for (const attachment of record.attachments) {
+    await detach({ node, record, attachment, sandbox: undefined, signal });
+  }
+}
+
+async function defaultAttachment(
+  node: NodeContext,
+  { ifName, cniPath }: DelRequest,
+  conflist: Conflist,
+): Promise<AttachmentRecord> {
   const attachment = {
     network: conflist.name,
-    ifName: request.ifName,
+    ifName,
     default: true,
     conflist: conflist.text,
     capabilityArgs: {},
-    states: startedStates(node, conflist),
+    states: begunStates(conflist),
   };
-  await detach({ node, record, attachment, sandbox: undefined, signal });
+  await markExternal(node, [attachment], cniPath);
+  return attachment;
 }
 
 /**
@@ -83,14 +90,4 @@ async function defaultIfKnown(
     node.log.warn({ containerId, fault: error.message }, "unknown sandbox: default not asked");
     return undefined;
   }
-}
-
-/** Whoever attached the container has begun the executables too. */
-function startedStates(node: NodeContext, { plugins }: Conflist): AttachmentRecord["states"] {
-  const states: AttachmentRecord["states"] = {};
-  for (const [index, { type, ipam }] of plugins.entries()) {
-    if (node.plugins.plugin(type, []).executable) states[`${index}`] = { started: true };
-    if (ipam?.type !== undefined) states[`${index}.ipam`] = { started: true };
-  }
-  return states;
 }

@@ -1,11 +1,14 @@
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
+import { errorText } from "../../lib/base/errors.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NetworkRequest } from "../../lib/cni/request.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import type { NodeContext } from "./context.ts";
 import { operationKeys } from "./keys.ts";
+import { type ForeignAttachment, foreignAttachments } from "./multus-cache-inherit.ts";
+import { giveBackForeign } from "./multus-cache-leftovers.ts";
 import { collectGarbage, networkSteps } from "./network-calls.ts";
 import type { SandboxRecord } from "./record.ts";
 import { knownConflists } from "./resolve.ts";
@@ -46,6 +49,7 @@ export async function gc(
         !isBusy(node, record),
     );
   const { faults } = await giveBackRecords(node, garbage, { signal });
+  faults.push(...(await giveBackForeign(node, { signal, listed })).faults);
   faults.push(...(await collectNetworks(node, { signal, listed: valid })));
   if (faults.length > 0) throw combine(faults);
 }
@@ -115,13 +119,22 @@ export async function collectNetworks(
     return [new CniError(cniCode.ioFailure, message)];
   }
   const faults: unknown[] = [];
+  let foreign: readonly ForeignAttachment[];
+  try {
+    foreign = await foreignAttachments(node.config);
+  } catch (error) {
+    const message = `collect networks: what others attached can't be read: ${errorText(error)}`;
+    return [new CniError(cniCode.ioFailure, message, { cause: error })];
+  }
   for (const conflist of await everyConflist(node, faults)) {
     if (conflist.disableGC) continue;
     const { name } = conflist;
+    const held = foreign.filter(({ network }) => network === name);
     try {
-      await node.collections.collect(name, () =>
-        collectGarbage(networkSteps(node, conflist, signal), [...validOf(node, name), ...listed]),
-      );
+      await node.collections.collect(name, () => {
+        const valid = [...validOf(node, name), ...held, ...listed];
+        return collectGarbage(networkSteps(node, conflist, signal), valid);
+      });
     } catch (error) {
       faults.push(error);
     }

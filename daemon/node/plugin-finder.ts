@@ -24,6 +24,10 @@ export function findPlugins({ helper, cgroups, log }: FinderOptions): PluginFind
   return {
     plugin: (type, cniPath) =>
       found(inProcessPlugins.get(type), () => new ExecutablePlugin({ type, cniPath, host })),
+    external: (type, cniPath) => ({
+      plugin: new ExecutablePlugin({ type, cniPath, host }),
+      executable: true,
+    }),
     ipam: (type, cniPath) => found(ipam.get(type), () => executableIpam({ type, cniPath, host })),
   };
 }

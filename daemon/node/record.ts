@@ -30,6 +30,16 @@ const attachmentRecord = z.object({
   result: result.optional(),
   /** What plugins must remember (see PluginState), by their place in the list. */
   states: z.record(z.string(), jsonObject).default({}),
+  /** Places in the list whose plugin runs as an executable although podnet has the type: one made the attachment, and one can undo it. */
+  external: z.array(z.number()).optional(),
+});
+
+/** Of a sandbox that somebody else attached: what is to be done once all of it is given back. */
+const inheritance = z.object({
+  /** Files of theirs that say what is attached, to be removed. */
+  files: z.array(z.string()),
+  /** A file of theirs that could not be read whole, to be kept for a person. */
+  torn: z.string().optional(),
 });
 
 export const sandboxRecord = z.object({
@@ -55,6 +65,7 @@ export const sandboxRecord = z.object({
   attachments: z.array(attachmentRecord),
   /** Why the latest attempt to give it back did not finish. */
   fault: z.string().optional(),
+  inherited: inheritance.optional(),
 });
 
 export type AttachmentRecord = z.infer<typeof attachmentRecord>;

@@ -82,3 +82,18 @@ function openIfThere(path: string): OpenSandbox | undefined {
     throw new CniError(cniCode.tryAgainLater, message, { cause: error });
   }
 }
+
+/**
+ * The namespace of a sandbox that somebody else attached, as a record has it: nobody kept its cookie, so the runtime's word counts. The node's own
+ * namespace is no sandbox: executables would delete the node's interfaces in it.
+ */
+export function foreignNetns(
+  { hostNetns }: { readonly hostNetns: Netns },
+  path: string | undefined,
+): Pick<SandboxRecord, "netns" | "netnsCookie"> {
+  if (path === undefined) return {};
+  using sandbox = openIfThere(path);
+  if (sandbox === undefined) return { netns: path };
+  if (sandbox.cookie === String(hostNetns.cookie())) return {};
+  return { netns: path, netnsCookie: sandbox.cookie };
+}

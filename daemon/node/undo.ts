@@ -4,7 +4,8 @@ import type { Sandbox } from "../plugins/plugin.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { asFailure } from "./failure.ts";
-import type { SandboxRecord } from "./record.ts";
+import { endInheritance } from "./multus-cache-end.ts";
+import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 import { inRuns } from "./runs.ts";
 
 /** What giving back a sandbox works with: the record alone says what there is. */
@@ -25,19 +26,26 @@ export async function giveBack(work: UndoWork): Promise<void> {
   const { node, record } = work;
   if (record.phase !== "deleting") note(node, record, { phase: "deleting" });
   const faults: unknown[] = [];
-  for (const run of inRuns(record.attachments.toReversed())) {
+  for (const run of runsOf(record)) {
     const outcomes = await Promise.allSettled(
       run.map((attachment) => detach({ ...work, attachment })),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") faults.push(outcome.reason);
   }
   if (faults.length === 0) {
+    endInheritance(node, record);
     node.store.remove(record);
     return;
   }
   const failure = combine(faults);
   if (record.fault !== failure.message) note(node, record, { fault: failure.message });
   throw failure;
+}
+
+/** What executables of others made is undone as they did it: one after the other. */
+function runsOf({ attachments, inherited }: SandboxRecord): readonly AttachmentRecord[][] {
+  const backwards = attachments.toReversed();
+  return inherited === undefined ? inRuns(backwards) : backwards.map((one) => [one]);
 }
 
 /** Writes what became of a record. A full disk must not keep anything from being given back, so a failure is only logged. */
