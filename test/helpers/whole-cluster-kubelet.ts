@@ -135,7 +135,8 @@ function kubeletConfig(node: ClusterNode, { address, config }: KubeletOptions): 
     volumeStatsAggPeriod: "1h",
     imageGCHighThresholdPercent: 100,
     evictionHard: { "memory.available": "10Mi", "nodefs.available": "1%" },
-    resolvConf: "",
+    clusterDNS: ["10.96.0.10"],
+    clusterDomain: "cluster.local",
     ...config,
   };
 }

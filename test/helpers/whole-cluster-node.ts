@@ -18,13 +18,11 @@ export class ClusterNode implements Place {
   readonly path: string;
   /** What is kept over a reboot: `upper/etc`, `upper/var`, ... as they were written over the machine's own. */
   readonly folder: string;
-  readonly #lab: Lab;
   readonly #network: Place;
   #holder: ChildProcess | undefined;
   #init = 0;
 
   private constructor(lab: Lab) {
-    this.#lab = lab;
     this.#network = lab.node();
     this.name = this.#network.name;
     this.path = this.#network.path;

@@ -13,6 +13,7 @@ import {
   NodeRuntime,
   pauseImage,
 } from "./whole-cluster-kubelet.ts";
+import { ClusterPods } from "./whole-cluster-pods.ts";
 import { ClusterNode } from "./whole-cluster-node.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: objects have the shape that the API gives them
@@ -44,6 +45,7 @@ export class WholeCluster implements AsyncDisposable {
   readonly node: ClusterNode;
   readonly runtime: NodeRuntime;
   readonly kubelet: Kubelet;
+  readonly pods: ClusterPods;
   readonly #control: Place;
   readonly #programs: RunningProgram[] = [];
   readonly #agent: Agent;
@@ -69,6 +71,7 @@ export class WholeCluster implements AsyncDisposable {
       kubeconfig: readFileSync(this.api.kubeconfig("kubelet"), "utf8"),
       config: parts.kubelet ?? {},
     });
+    this.pods = new ClusterPods(this);
     this.#agent = new Agent({ connect: { socketPath: this.#proxySocket() } });
   }
 
@@ -176,8 +179,13 @@ export class WholeCluster implements AsyncDisposable {
   /** The ends of the logs, for a failure's message. */
   logs(): string {
     const named = { kubelet: this.kubelet.log, containerd: this.runtime.log };
-    const all = Object.entries(named).map(([name, text]) => `--- ${name}\n${text.slice(-6000)}`);
-    return [...all, ...this.#programs.map(({ output }) => output.slice(-1500))].join("\n");
+    const dull = /setters\.go|ImageCreate|ImageUpdate|perf_event/;
+    return Object.entries(named)
+      .map(([name, text]) => {
+        const lines = text.split("\n").filter((line) => !dull.test(line));
+        return `--- ${name}\n${lines.slice(-25).join("\n")}`;
+      })
+      .join("\n");
   }
 
   #proxySocket(): string {
@@ -261,7 +269,9 @@ async function startApi(lab: Lab, place: Place, nodeName: string): Promise<ApiSe
 
 async function startRuntime(node: ClusterNode): Promise<NodeRuntime> {
   const runtime = new NodeRuntime(node);
-  node.run("ip", "route", "add", "default", "via", control.address);
+  // No default route, no name server: what programs try to reach outside fails at once.
+  node.run("ip", "route", "add", `${control.service}/32`, "via", control.address);
+  node.write("/etc/resolv.conf", "");
   node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward");
   const plugins = part("reference-plugins");
   for (const name of ["bridge", "host-local", "portmap", "loopback"]) {
@@ -284,5 +294,5 @@ function defaultNetwork(): object {
   };
   const bridge = { type: "bridge", bridge: "cni0", isGateway: true, ipMasq: false, ipam };
   const portmap = { type: "portmap", capabilities: { portMappings: true } };
-  return { cniVersion: "1.0.0", name: "bridge", plugins: [bridge, portmap] };
+  return { cniVersion: "1.0.0", name: "default", plugins: [bridge, portmap] };
 }
