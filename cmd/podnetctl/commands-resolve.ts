@@ -26,6 +26,8 @@ const answer = z.array(
     plugins: z.array(z.string()),
     ipam: z.array(z.string()),
     defaultRoute: z.array(z.string()),
+    resource: z.string().optional(),
+    provider: z.string().optional(),
   }),
 );
 
@@ -76,16 +78,19 @@ function table(text: string): string {
   const rows = decode(answer, JSON.parse(text), "answer of podnetd");
   if (rows.length === 0)
     return "No network: the pod asks for none and there is no default network.";
+  const devices = rows.some(({ resource }) => resource !== undefined);
   const head = ["NETWORK", "INTERFACE", "PLUGINS", "IPAM", "DEFAULT ROUTE", "RUNTIME SEES"];
+  if (devices) head.push("DEVICE OF");
   return formatTable([
     head,
     ...rows.map((row) => [
       row.network,
       row.interface,
-      row.plugins.join(","),
+      row.provider === undefined ? row.plugins.join(",") : `left to provider ${row.provider}`,
       row.ipam.join(",") || "-",
       row.defaultRoute.join(",") || "-",
       row.default ? "yes" : "no",
+      ...(devices ? [row.resource ?? "-"] : []),
     ]),
   ]);
 }

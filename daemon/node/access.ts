@@ -39,7 +39,13 @@ export function guardNetworks(source: NetworkSource, access: Access): NetworkSou
     },
     conflist: (name) => source.conflist(name),
     list: () => source.list(),
+    ...(source.podCidrs === undefined ? {} : { podCidrs: source.podCidrs.bind(source) }),
   };
+}
+
+/** Whether tenants may have written a NAD of this namespace. */
+export function isTenants({ nads }: Access, namespace: string): boolean {
+  return nads !== undefined && !nads.trustedNadNamespaces.includes(namespace);
 }
 
 /** The default network that the pod's namespace names; undefined: none of its own. Rejects as `Access.describe`. */
@@ -64,9 +70,10 @@ function targetOf({ kind, metadata }: PodNetwork | Nad): GrantTarget {
   return { ...metadata, kind };
 }
 
-function requireConfined({ nads }: Access, nad: Nad): void {
+function requireConfined(access: Access, nad: Nad): void {
+  const { nads } = access;
   if (nads === undefined || nad.config === undefined) return;
-  if (nads.trustedNadNamespaces.includes(nad.metadata.namespace)) return;
+  if (!isTenants(access, nad.metadata.namespace)) return;
   const faults = nadFaults(readable(nad.config, nad.metadata.name)?.plugins ?? [], nads);
   if (faults.length === 0) return;
   throw refused(nad, faults.slice(0, 5).map(formatFault).join("; "));

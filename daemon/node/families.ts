@@ -9,18 +9,8 @@ export interface FamilyRules {
 }
 
 /**
- * What is wrong with rules that no plugin can keep here; undefined when nothing is. `kubernetes` means the node's own
- * podCIDRs, which only the Kubernetes API knows.
- */
-export function familyRulesFault({ ipam4, ipam6 }: FamilyRules): string | undefined {
-  const field = ipam4 === "kubernetes" ? "ipam4" : "ipam6";
-  if (ipam4 !== "kubernetes" && ipam6 !== "kubernetes") return undefined;
-  return `spec.${field}: "kubernetes" takes addresses from the node's podCIDRs, which podnetd does not read: use "external" with an ipam plugin, or leave it out`;
-}
-
-/**
- * Throws code 7 when a network's result is not what its PodNetwork promises: `external` means at least one address of the family,
- * `none` means that there is none.
+ * Throws code 7 when a network's result is not what its PodNetwork promises: `external` and `kubernetes` mean at least one address of the
+ * family, `none` means that there is none.
  */
 export function requireFamilies(
   network: string,
@@ -39,8 +29,8 @@ function requireFamily(
   count: number,
 ): void {
   const text =
-    mode === "external" && count === 0
-      ? `its ipam plugin gave no ${of.family} address, though spec.${of.field} is "external"`
+    (mode === "external" || mode === "kubernetes") && count === 0
+      ? `its ipam plugin gave no ${of.family} address, though spec.${of.field} is "${mode}"`
       : mode === "none" && count > 0
         ? `its ipam plugin gave ${count} ${of.family} addresses, though spec.${of.field} is "none"`
         : undefined;

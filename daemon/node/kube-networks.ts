@@ -12,9 +12,9 @@ import type { Log } from "../../lib/base/log.ts";
 import { findConflist } from "../../lib/cni/conf-dir.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import type { KubeClient } from "../../lib/kube/client.ts";
 import { resources } from "../../lib/kube/resource.ts";
 import { Lookup } from "./kube-lookup.ts";
+import type { KubeSelf } from "./kube-self.ts";
 import { type KnownNetwork, type NetworkSource, title } from "./networks.ts";
 
 /** Networks of a cluster, from its API. */
@@ -23,10 +23,13 @@ export class KubeNetworks implements NetworkSource, AsyncDisposable {
   readonly attachments: Lookup<Kept<PodNetworkAttachment>>;
   readonly nads: Lookup<Kept<Nad>>;
   readonly #confDir: string;
+  readonly #node: KubeSelf;
 
-  constructor(client: KubeClient, confDir: string, log: Log) {
+  constructor(node: KubeSelf, confDir: string, log: Log) {
+    const { client } = node;
     const base = { client, log };
     this.#confDir = confDir;
+    this.#node = node;
     this.podNetworks = new Lookup({ ...base, resource: resources.podNetworks, keep: keepNetwork });
     this.attachments = new Lookup({
       ...base,
@@ -64,6 +67,10 @@ export class KubeNetworks implements NetworkSource, AsyncDisposable {
       file: apiGroup,
       ...(value.fault === undefined ? {} : { fault: value.fault }),
     }));
+  }
+
+  async podCidrs(): Promise<readonly string[]> {
+    return await this.#node.podCidrs();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -30,6 +30,7 @@ export interface WatchState {
 /** The cluster as this node sees it. Nothing is waited for at its start: what is not known yet is asked for when it is needed. */
 export class KubeNode implements AsyncDisposable {
   readonly client: KubeClient;
+  readonly self: KubeSelf;
   readonly networks: KubeNetworks;
   readonly pods: KubePods;
   readonly #namespaces: Lookup<ObjectMeta>;
@@ -38,7 +39,8 @@ export class KubeNode implements AsyncDisposable {
     this.client = new KubeClient(
       new Credentials(kubeconfig === "in-cluster" ? undefined : kubeconfig),
     );
-    this.networks = new KubeNetworks(this.client, cniConfDir, log);
+    this.self = new KubeSelf(this.client, nodeName);
+    this.networks = new KubeNetworks(this.self, cniConfDir, log);
     this.pods = new KubePods(this.client, { nodeName, log });
     this.#namespaces = new Lookup({
       client: this.client,

@@ -1,4 +1,4 @@
-import { nadApiVersion, providers } from "../../lib/api/names.ts";
+import { nadApiVersion, providers, resourceNameOf } from "../../lib/api/names.ts";
 import type { Nad, ParametersRef, PodNetwork } from "../../lib/api/objects.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
@@ -6,6 +6,14 @@ import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { newestCniVersion } from "../../lib/cni/types.ts";
 import type { NetworkSource } from "./networks.ts";
+import { withNodeRanges } from "./node-ranges.ts";
+
+/** How a network's attachments are made. */
+export interface NetworkConfig {
+  readonly conflist: Conflist;
+  /** The resource whose devices the attachments get, one each. */
+  readonly resourceName?: string;
+}
 
 /** What a network says about itself failed to become a configuration; `attach network "blue" (entry 0): ` goes before it. */
 function refuse(code: number, message: string, cause?: unknown): CniError {
@@ -18,16 +26,25 @@ function refuse(code: number, message: string, cause?: unknown): CniError {
 
 /**
  * The configuration of a PodNetwork. `refs`: those of a PodNetworkAttachment, in place of the network's own. Rejects with code 101
- * (not usable now), 102 (a NAD that it names is missing) or 7 (wrong configuration).
+ * (not usable now), 102 (a NAD that it names is missing), 7 (wrong configuration) or 11 (what it needs of the node is not known).
  */
-export async function podNetworkConflist(
+export async function podNetworkConfig(
   source: NetworkSource,
   network: PodNetwork,
   refs: readonly ParametersRef[] = [],
-): Promise<Conflist> {
-  const { name, deletionTimestamp } = network.metadata;
-  const { enabled, provider, parameters } = network.spec;
-  if (!enabled) {
+): Promise<NetworkConfig> {
+  requireUsable(network);
+  const found = await ownConfig(source, network, refs);
+  const conflist = await withNodeRanges(source, network, found.conflist);
+  // What the network's author says of it comes before what somebody's NAD says.
+  const resourceName = resourceOf(`PodNetwork "${network.metadata.name}"`, network);
+  return resourceName === undefined ? { ...found, conflist } : { conflist, resourceName };
+}
+
+/** Throws code 101 for a PodNetwork that nothing new is attached to, whoever handles it. */
+export function requireUsable({ metadata, spec }: PodNetwork): void {
+  const { name, deletionTimestamp } = metadata;
+  if (!spec.enabled) {
     throw refuse(
       cniCode.podNetworkNotReady,
       `PodNetwork "${name}" is disabled: set spec.enabled to true`,
@@ -36,30 +53,54 @@ export async function podNetworkConflist(
   if (deletionTimestamp !== undefined) {
     throw refuse(cniCode.podNetworkNotReady, `PodNetwork "${name}" is being deleted`);
   }
-  if (provider === providers.conflist) return await nodeConflist(source, name);
-  if (provider !== providers.cni) {
+}
+
+/** The provider that handles a PodNetwork in podnet's place; undefined: podnet does. */
+export function foreignProvider({ spec: { provider } }: PodNetwork): string | undefined {
+  return provider === providers.cni || provider === providers.conflist ? undefined : provider;
+}
+
+async function ownConfig(
+  source: NetworkSource,
+  network: PodNetwork,
+  refs: readonly ParametersRef[],
+): Promise<NetworkConfig> {
+  const { name } = network.metadata;
+  const { provider, parameters } = network.spec;
+  if (provider === providers.conflist) return { conflist: await nodeConflist(source, name) };
+  if (foreignProvider(network) !== undefined) {
     const message = `PodNetwork "${name}": provider "${provider}" is not handled on this node`;
     throw refuse(cniCode.podNetworkNotReady, message);
   }
   const chosen = refs.length > 0 ? refs : network.spec.parametersRefs;
-  if (chosen.length > 0) return await referredConflist(source, name, chosen);
+  if (chosen.length > 0) return await referredConfig(source, name, chosen);
   if (parameters !== undefined)
-    return checked(`PodNetwork "${name}"`, parametersText(name, parameters), name);
+    return { conflist: checked(`PodNetwork "${name}"`, parametersText(name, parameters), name) };
   const message = `PodNetwork "${name}" has neither spec.parameters nor spec.parametersRefs: there is nothing to attach with`;
   throw refuse(cniCode.podNetworkNotReady, message);
 }
 
 /** The configuration of a NAD, or the node's own of the same name (spec B.1). Rejects with code 102 or 7. */
-export async function nadConflist(source: NetworkSource, nad: Nad): Promise<Conflist> {
+export async function nadConfig(source: NetworkSource, nad: Nad): Promise<NetworkConfig> {
   const { namespace, name } = nad.metadata;
   const what = `NetworkAttachmentDefinition "${namespace}/${name}"`;
-  if (nad.config !== undefined) return checked(`${what}: spec.config`, nad.config, name);
+  const resourceName = resourceOf(what, nad);
+  const resource = resourceName === undefined ? {} : { resourceName };
+  if (nad.config !== undefined)
+    return { conflist: checked(`${what}: spec.config`, nad.config, name), ...resource };
   const found = await source.conflist(name);
-  if (found !== undefined) return found;
+  if (found !== undefined) return { conflist: found, ...resource };
   throw refuse(
     cniCode.nadMissing,
     `${what} has no spec.config, and the node has no CNI configuration named "${name}"`,
   );
+}
+
+/** Throws code 7 for an annotation that no resource has as its name. */
+function resourceOf(what: string, { metadata }: Nad | PodNetwork): string | undefined {
+  const { name, fault } = resourceNameOf(metadata.annotations);
+  if (fault === undefined) return name;
+  throw refuse(cniCode.invalidNetworkConfig, `${what}: ${fault}`);
 }
 
 async function nodeConflist(source: NetworkSource, name: string): Promise<Conflist> {
@@ -70,11 +111,11 @@ async function nodeConflist(source: NetworkSource, name: string): Promise<Confli
 }
 
 /** A PodNetwork whose parameters are one NAD. */
-async function referredConflist(
+async function referredConfig(
   source: NetworkSource,
   network: string,
   refs: readonly ParametersRef[],
-): Promise<Conflist> {
+): Promise<NetworkConfig> {
   const [ref] = refs;
   const [nadGroup] = nadApiVersion.split("/");
   const isNad =
@@ -89,7 +130,7 @@ async function referredConflist(
     const message = `PodNetwork "${network}": NetworkAttachmentDefinition "${namespace}/${ref.name}" of spec.parametersRefs not found`;
     throw refuse(cniCode.nadMissing, message);
   }
-  return await nadConflist(source, nad);
+  return await nadConfig(source, nad);
 }
 
 /** Inline parameters with what podnet adds: the network's name always, the newest cniVersion unless they name one. */

@@ -29,6 +29,8 @@ export interface NetworkSource {
   /** The node's own network configuration of that name. */
   conflist(name: string): Promise<Conflist | undefined>;
   list(): Promise<readonly KnownNetwork[]>;
+  /** The ranges of addresses that the cluster has set apart for this node's pods; absent where there is no cluster. */
+  podCidrs?(): Promise<readonly string[]>;
 }
 
 const extensions = [".yaml", ".yml", ".json"];

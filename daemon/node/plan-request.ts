@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
 import type { Access } from "./access.ts";
 import type { NodeContext } from "./context.ts";
-import { type DefaultRouteOwner, type Plan, planAttachments } from "./plan.ts";
+import { type DefaultRouteOwner, type LeftAlone, type Plan, planAttachments } from "./plan.ts";
 import { resolveNetworks } from "./resolve.ts";
 import { podAnnotations, podNamespace, type Selected, selectNetworks } from "./select.ts";
 
@@ -25,9 +25,9 @@ export async function planRequest(node: NodeContext, request: PlanRequest): Prom
   warn(node, selected);
   const { requireDefaultPodNetwork } = node.config;
   const options = { requireDefaultPodNetwork, access: accessOf(node, args) };
-  const networks = await resolveNetworks(node.networks, selected, options);
+  const { networks, foreign } = await resolveNetworks(node.networks, selected, options);
   const runtimeConfig = isJsonObject(config["runtimeConfig"]) ? config["runtimeConfig"] : {};
-  return planAttachments({ networks, mode: selected.mode, ifName, runtimeConfig });
+  return planAttachments({ networks, foreign, mode: selected.mode, ifName, runtimeConfig });
 }
 
 /** The request with the pod's annotations in it: from the runtime, else from the cluster's API. */
@@ -76,16 +76,21 @@ export interface PreviewRow {
   readonly ipam: readonly string[];
   /** Families whose default route it would own; `if it brings one` where nobody asked. */
   readonly defaultRoute: readonly string[];
+  /** The resource whose next device of the pod it would get. */
+  readonly resource?: string;
+  /** Of a network that podnet leaves alone: who attaches it. */
+  readonly provider?: string;
 }
 
 /** What a pod with these annotations would get. Changes nothing; rejects as `planRequest`. */
 export async function previewPlan(node: NodeContext, wish: Wish): Promise<PreviewRow[]> {
-  const { attachments, defaultRoute } = await planRequest(node, {
+  const { attachments, leftAlone, defaultRoute } = await planRequest(node, {
     config: { runtimeConfig: { [podAnnotationsCapability]: wish.annotations } },
     args: new Map([["K8S_POD_NAMESPACE", wish.namespace]]),
     ifName: wish.ifName,
   });
-  return attachments.map(({ network, ifName, default: isDefault, conflist }, place) => {
+  const rows = attachments.map((attachment, place) => {
+    const { network, ifName, default: isDefault, conflist, resourceName } = attachment;
     const { plugins } = decodeConflist(conflist);
     return {
       network,
@@ -97,8 +102,15 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
         ...ownedRoute("IPv4", defaultRoute.v4, place),
         ...ownedRoute("IPv6", defaultRoute.v6, place),
       ],
+      ...(resourceName === undefined ? {} : { resource: resourceName }),
     };
   });
+  return [...rows, ...leftAlone.map(leftRow)];
+}
+
+function leftRow({ network, provider, ifName }: LeftAlone): PreviewRow {
+  const none = { plugins: [], ipam: [], defaultRoute: [] };
+  return { network, interface: ifName, default: false, ...none, provider };
 }
 
 function ownedRoute(family: string, owner: DefaultRouteOwner, place: number): string[] {

@@ -5,7 +5,7 @@ import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
 import type { FamilyRules } from "./families.ts";
-import type { ResolvedNetwork } from "./resolve.ts";
+import type { ForeignNetwork, ResolvedNetwork } from "./resolve.ts";
 import type { Selected } from "./select.ts";
 
 /** One network that will be attached to the sandbox. */
@@ -22,6 +22,15 @@ export interface PlannedAttachment {
   readonly capabilityArgs: JsonObject;
   /** The selection's `cni-args`, for `args.cni` of each plugin configuration. */
   readonly cniArgs?: JsonObject;
+  /** The resource whose next device it gets. */
+  readonly resourceName?: string;
+}
+
+/** A network of the selection that another provider attaches, and the interface name that is left to it. */
+export interface LeftAlone {
+  readonly network: string;
+  readonly provider: string;
+  readonly ifName: string;
 }
 
 /** Who owns the default route of one family. */
@@ -38,6 +47,8 @@ export interface DefaultRouteOwner {
 export interface Plan {
   /** In the order of attaching; the default one first. */
   readonly attachments: readonly PlannedAttachment[];
+  /** What of the selection is not podnet's to attach. */
+  readonly leftAlone: readonly LeftAlone[];
   /** What each attachment's result must have, by place. */
   readonly families: readonly FamilyRules[];
   readonly defaultRoute: { readonly v4: DefaultRouteOwner; readonly v6: DefaultRouteOwner };
@@ -46,6 +57,8 @@ export interface Plan {
 /** What a plan is made of. */
 export interface PlanInput {
   readonly networks: readonly ResolvedNetwork[];
+  /** By their places. */
+  readonly foreign?: readonly ForeignNetwork[];
   readonly mode: Selected["mode"];
   /** CNI_IFNAME: what the runtime calls the pod's interface. */
   readonly ifName: string;
@@ -59,25 +72,18 @@ export interface PlanInput {
  * Throws a CniError (code 106) that names the entry when names collide.
  */
 export function planAttachments(input: PlanInput): Plan {
-  const networks = inOrder(input);
-  const names = interfaceNames(networks, input.ifName);
-  const attachments = networks.map((network, place): PlannedAttachment => {
-    const { selection, conflist } = network;
-    const runtime =
-      place === 0 ? declaredOnly(conflist, conventionalKeys(input.runtimeConfig)) : {};
-    const asked = selection === undefined ? {} : capabilityArgsOf(selection);
-    const cniArgs = selection?.cniArgs;
-    return {
-      network: network.network,
-      ifName: names[place] ?? "",
-      default: place === 0,
-      conflist: conflist.text,
-      capabilityArgs: { ...runtime, ...asked },
-      ...(cniArgs === undefined ? {} : { cniArgs }),
-    };
-  });
+  const named = withNames(inOrder(input), input.ifName);
+  const own = named.flatMap(({ entry, ifName }) =>
+    "conflist" in entry ? [{ network: entry, ifName }] : [],
+  );
+  const networks = own.map(({ network }) => network);
   return {
-    attachments,
+    attachments: own.map(({ network, ifName }, place) =>
+      planOne(network, { ifName, place, runtimeConfig: input.runtimeConfig }),
+    ),
+    leftAlone: named.flatMap(({ entry, ifName }) =>
+      "provider" in entry ? [{ network: entry.network, provider: entry.provider, ifName }] : [],
+    ),
     families: networks.map(({ ipam4, ipam6 }) => ({
       ...(ipam4 === undefined ? {} : { ipam4 }),
       ...(ipam6 === undefined ? {} : { ipam6 }),
@@ -86,56 +92,82 @@ export function planAttachments(input: PlanInput): Plan {
   };
 }
 
-/**
- * The default one first. In an explicit list that is the entry that asks for CNI_IFNAME, else the default network if it is listed,
- * else the first.
- */
-function inOrder({ networks, mode, ifName }: PlanInput): readonly ResolvedNetwork[] {
-  if (mode === "additional") return networks;
-  const first =
-    networks.find(({ selection }) => selection?.ifName === ifName) ??
-    networks.find(({ isDefaultNetwork }) => isDefaultNetwork);
-  if (first === undefined) return networks;
-  return [first, ...networks.filter((network) => network !== first)];
+interface At {
+  readonly ifName: string;
+  readonly place: number;
+  readonly runtimeConfig: JsonObject;
 }
 
-function interfaceNames(networks: readonly ResolvedNetwork[], ifName: string): readonly string[] {
-  const taken = new Map<string, ResolvedNetwork>();
-  const names = networks.map((network, place) => {
-    const asked = network.selection?.ifName;
-    if (place === 0 && asked !== undefined && asked !== ifName) throw notFirst(network, ifName);
+function planOne(network: ResolvedNetwork, { ifName, place, runtimeConfig }: At) {
+  const { selection, conflist, resourceName } = network;
+  const runtime = place === 0 ? declaredOnly(conflist, conventionalKeys(runtimeConfig)) : {};
+  const asked = selection === undefined ? {} : capabilityArgsOf(selection);
+  const cniArgs = selection?.cniArgs;
+  return {
+    network: network.network,
+    ifName,
+    default: place === 0,
+    conflist: conflist.text,
+    capabilityArgs: { ...runtime, ...asked },
+    ...(cniArgs === undefined ? {} : { cniArgs }),
+    ...(resourceName === undefined ? {} : { resourceName }),
+  } satisfies PlannedAttachment;
+}
+
+type Entry = ResolvedNetwork | ForeignNetwork;
+
+/**
+ * The default one first. In an explicit list that is the entry that asks for CNI_IFNAME, else the default network if it is listed,
+ * else the first. Networks of other providers keep their places, so that names by place are theirs as well.
+ */
+function inOrder({ networks, mode, ifName, foreign = [] }: PlanInput): readonly Entry[] {
+  if (mode === "additional") return networks;
+  const all: Entry[] = [...networks];
+  for (const entry of foreign) all.splice(entry.place, 0, entry);
+  const first =
+    networks.find(({ selection }) => selection?.ifName === ifName) ??
+    networks.find(({ isDefaultNetwork }) => isDefaultNetwork) ??
+    networks[0];
+  if (first === undefined) return all;
+  return [first, ...all.filter((entry) => entry !== first)];
+}
+
+function withNames(entries: readonly Entry[], ifName: string) {
+  const taken = new Map<string, Entry>();
+  const names = entries.map((entry, place) => {
+    const asked = entry.selection?.ifName;
+    if (place === 0 && asked !== undefined && asked !== ifName) throw notFirst(entry, ifName);
     const name = place === 0 ? ifName : asked;
     const other = name === undefined ? undefined : taken.get(name);
-    if (name !== undefined && other !== undefined) throw collision(network, other, name);
-    if (name !== undefined) taken.set(name, network);
+    if (name !== undefined && other !== undefined) throw collision(entry, other, name);
+    if (name !== undefined) taken.set(name, entry);
     return name;
   });
-  return names.map((name, place) => name ?? freeName(taken, place, networks[place]));
+  return entries.map((entry, place) => ({
+    entry,
+    ifName: names[place] ?? freeName(taken, place, entry),
+  }));
 }
 
 /** `net<place>`, or the next number that nobody asked for by name. */
-function freeName(
-  taken: Map<string, ResolvedNetwork>,
-  place: number,
-  network: ResolvedNetwork | undefined,
-): string {
+function freeName(taken: Map<string, Entry>, place: number, entry: Entry): string {
   let number = place;
   while (taken.has(`net${number}`)) number++;
   const name = `net${number}`;
-  if (network !== undefined) taken.set(name, network);
+  taken.set(name, entry);
   return name;
 }
 
-function entryText({ network, selection }: ResolvedNetwork): string {
+function entryText({ network, selection }: Entry): string {
   return `network "${network}"${selection === undefined ? "" : ` (entry ${selection.index})`}`;
 }
 
-function collision(network: ResolvedNetwork, other: ResolvedNetwork, name: string): CniError {
+function collision(network: Entry, other: Entry, name: string): CniError {
   const message = `${entryText(network)}: interface name "${name}" is taken by ${entryText(other)}: choose another`;
   return new CniError(cniCode.selectionInvalid, message);
 }
 
-function notFirst(network: ResolvedNetwork, ifName: string): CniError {
+function notFirst(network: Entry, ifName: string): CniError {
   const message = `${entryText(network)}: interface name "${network.selection?.ifName}": the pod's first network is the interface that the runtime names "${ifName}": leave the name out`;
   return new CniError(cniCode.selectionInvalid, message);
 }

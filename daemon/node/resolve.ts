@@ -1,30 +1,40 @@
 import { annotations, defaultNetworkName } from "../../lib/api/names.ts";
-import type { IpamMode, PodNetwork } from "../../lib/api/objects.ts";
-import { type NetworkRef, refName, type Selection } from "../../lib/api/selection.ts";
+import type { PodNetwork } from "../../lib/api/objects.ts";
+import { refName, type Selection } from "../../lib/api/selection.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { type Access, guardNetworks, namespaceDefault } from "./access.ts";
+import { type Access, guardNetworks, isTenants, namespaceDefault } from "./access.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
-import { familyRulesFault } from "./families.ts";
-import { nadConflist, podNetworkConflist } from "./network-config.ts";
-import { type NetworkSource, title } from "./networks.ts";
+import { podNetworkConfig } from "./network-config.ts";
+import type { NetworkSource } from "./networks.ts";
+import {
+  type Foreign,
+  type FoundNetwork,
+  ofPodNetwork,
+  type Places,
+  resolveRef,
+} from "./resolve-ref.ts";
 import type { Selected } from "./select.ts";
 
 /** A network that the sandbox will be attached to, with its configuration. */
-export interface ResolvedNetwork {
-  /** As people know it and as results tag it: the PodNetwork's name, or `namespace/name` of a NAD. */
-  readonly network: string;
-  /** It is the cluster's default network, or replaces it. */
-  readonly isDefaultNetwork: boolean;
+export interface ResolvedNetwork extends FoundNetwork {
   /** undefined for a default network that the pod did not list. */
   readonly selection?: Selection;
-  /** Its `text` has the name in it, so that it says everything by itself. */
-  readonly conflist: Conflist;
-  /** Where its addresses must come from; undefined: the object says nothing. */
-  readonly ipam4?: IpamMode;
-  readonly ipam6?: IpamMode;
+}
+
+/** A network of the selection that somebody else's provider attaches: podnet leaves it alone. */
+export interface ForeignNetwork extends Foreign {
+  readonly selection: Selection;
+  /** Where it stands in the whole selection, from 0. */
+  readonly place: number;
+}
+
+/** What becomes of a selection. */
+export interface Resolution {
+  readonly networks: readonly ResolvedNetwork[];
+  readonly foreign: readonly ForeignNetwork[];
 }
 
 export interface ResolveOptions {
@@ -32,16 +42,6 @@ export interface ResolveOptions {
   readonly requireDefaultPodNetwork: boolean;
   /** Whose pod it is; undefined: nobody's, everything may be used. */
   readonly access?: Access;
-}
-
-/** Where networks are looked for. */
-interface Places {
-  /** What the pod may use; rejects for the rest. */
-  readonly source: NetworkSource;
-  /** All networks, for what the admin's own objects refer to. */
-  readonly all: NetworkSource;
-  /** Name of the default network. */
-  readonly defaultName: string;
 }
 
 /**
@@ -53,16 +53,27 @@ export async function resolveNetworks(
   source: NetworkSource,
   selected: Selected,
   options: ResolveOptions,
-): Promise<readonly ResolvedNetwork[]> {
+): Promise<Resolution> {
   const places = await placesOf(source, selected, options.access);
-  const resolved: ResolvedNetwork[] = [];
+  const networks: ResolvedNetwork[] = [];
+  const foreign: ForeignNetwork[] = [];
   const first = await resolveDefault(places, selected, options);
-  if (first !== undefined) resolved.push(first);
+  if (first !== undefined) networks.push(first);
   for (const selection of selected.selections) {
-    resolved.push(await resolveSelection(places, selection));
+    const resolved = await resolveSelection(places, selection);
+    const place = networks.length + foreign.length;
+    if ("provider" in resolved) foreign.push({ ...resolved, selection, place });
+    else networks.push(resolved);
   }
-  refuseRepeated(resolved, selected);
-  return resolved;
+  refuseRepeated([...networks, ...foreign], selected);
+  if (networks.length === 0 && foreign.length > 0) throw nothingOfOurs(foreign);
+  return { networks, foreign };
+}
+
+function nothingOfOurs(foreign: readonly ForeignNetwork[]): CniError {
+  const names = foreign.map(({ network, provider }) => `"${network}" is provider "${provider}"'s`);
+  const message = `no network to attach: ${names.join(", ")}: list a network of podnet's too`;
+  return new CniError(cniCode.podNetworkNotReady, message);
 }
 
 /** The default network is the namespace's own where it names one; nobody is asked where no default network plays a part. */
@@ -75,13 +86,13 @@ async function placesOf(
   const source = guardNetworks(all, access);
   const plays = defaultNetwork === undefined && (mode === "additional" || selections.length > 1);
   const own = plays ? await namespaceDefault(access) : undefined;
-  return { source, all, defaultName: own ?? defaultNetworkName };
+  return { source, all, defaultName: own ?? defaultNetworkName, access };
 }
 
 /** The cluster's default network's configuration; undefined when there is no PodNetwork "default". Rejects as `resolveNetworks`. */
 export async function defaultConflist(source: NetworkSource): Promise<Conflist | undefined> {
   const network = await source.podNetwork(defaultNetworkName);
-  return network === undefined ? undefined : await podNetworkConflist(source, network);
+  return network === undefined ? undefined : (await podNetworkConfig(source, network)).conflist;
 }
 
 /** The configurations of all networks that a source knows and that can be used; what can't be used is left out. */
@@ -91,7 +102,8 @@ export async function knownConflists(source: NetworkSource): Promise<readonly Co
     if (fault !== undefined || ref.kind === "podNetworkAttachment") continue;
     try {
       const places = { source, all: source, defaultName: defaultNetworkName };
-      lists.push((await resolveRef(places, ref)).conflist);
+      const resolved = await resolveRef(places, ref);
+      if ("conflist" in resolved) lists.push(resolved.conflist);
     } catch (error) {
       if (!(error instanceof CniError)) throw error;
     }
@@ -108,10 +120,21 @@ async function resolveDefault(
   if (selected.mode === "explicit") return undefined;
   const { defaultNetwork } = selected;
   if (defaultNetwork !== undefined) {
-    return { ...(await resolveSelection(places, defaultNetwork)), isDefaultNetwork: true };
+    const resolved = await resolveSelection(places, defaultNetwork);
+    return { ...requireOurs(resolved), isDefaultNetwork: true };
   }
   if (network === undefined) return undefined;
-  return await naming(network.metadata.name, undefined, async () => ofPodNetwork(places, network));
+  return await naming(network.metadata.name, undefined, async () =>
+    requireOurs(await ofPodNetwork(places, network)),
+  );
+}
+
+/** A pod that listed nothing of its own can't do without the network that it gets. */
+function requireOurs(resolved: ResolvedNetwork | Foreign): ResolvedNetwork {
+  if ("conflist" in resolved) return resolved;
+  const { network, provider } = resolved;
+  const message = `PodNetwork "${network}": provider "${provider}" is not podnet's, and a default network can't be left to it`;
+  throw new CniError(cniCode.podNetworkNotReady, message);
 }
 
 /** The PodNetwork "default", where it plays a part. Rejects with code 100 when it must be there and is not. */
@@ -138,9 +161,15 @@ async function needDefault(
   throw new CniError(cniCode.podNetworkMissing, message);
 }
 
-async function resolveSelection(places: Places, selection: Selection): Promise<ResolvedNetwork> {
+async function resolveSelection(
+  places: Places,
+  selection: Selection,
+): Promise<ResolvedNetwork | Foreign> {
   return await naming(refName(selection.ref), selection.index, async () => {
-    const resolved = { ...(await resolveRef(places, selection.ref)), selection };
+    const found = await resolveRef(places, selection.ref);
+    if ("provider" in found) return found;
+    const resolved = { ...found, selection };
+    refuseFreeChoice(places, resolved);
     const missing = undeclaredCapabilities(resolved.conflist, capabilityArgsOf(selection));
     if (missing.length === 0) return resolved;
     const names = missing.join(", ");
@@ -149,59 +178,17 @@ async function resolveSelection(places: Places, selection: Selection): Promise<R
   });
 }
 
-async function resolveRef(places: Places, ref: NetworkRef): Promise<ResolvedNetwork> {
-  const { source } = places;
-  if (ref.kind === "podNetwork")
-    return await ofPodNetwork(places, await needPodNetwork(source, ref.name));
-  if (ref.kind === "podNetworkAttachment") {
-    const attachment = await source.podNetworkAttachment(ref.namespace, ref.name);
-    if (attachment === undefined) throw notFound(ref);
-    const network = await needPodNetwork(source, attachment.spec.podNetworkName);
-    const { namespace } = attachment.metadata;
-    const refs = attachment.spec.parametersRefs.map((one) => ({ namespace, ...one }));
-    return await ofPodNetwork(places, network, refs);
-  }
-  const nad = await source.nad(ref.namespace, ref.name);
-  if (nad === undefined) throw notFound(ref);
-  const conflist = await nadConflist(source, nad);
-  return { network: refName(ref), isDefaultNetwork: false, conflist: refuseItself(conflist) };
-}
-
-async function needPodNetwork(source: NetworkSource, name: string): Promise<PodNetwork> {
-  const network = await source.podNetwork(name);
-  if (network === undefined) throw notFound({ kind: "podNetwork", name });
-  return network;
-}
-
-function notFound(ref: NetworkRef): CniError {
-  const code = ref.kind === "nad" ? cniCode.nadMissing : cniCode.podNetworkMissing;
-  return new CniError(code, `${title(ref)} not found: create it or correct the name`);
-}
-
-/** `refs` are those of a PodNetworkAttachment, which tenants write: they reach what the pod may use only. */
-async function ofPodNetwork(
-  { source, all, defaultName }: Places,
-  network: PodNetwork,
-  refs: PodNetwork["spec"]["parametersRefs"] = [],
-): Promise<ResolvedNetwork> {
-  const { ipam4, ipam6 } = network.spec;
-  const fault = familyRulesFault(network.spec);
-  if (fault !== undefined) throw new CniError(cniCode.podNetworkNotReady, fault);
-  const from = refs.length > 0 ? source : all;
-  return {
-    network: network.metadata.name,
-    isDefaultNetwork: network.metadata.name === defaultName,
-    conflist: refuseItself(await podNetworkConflist(from, network, refs)),
-    ...(ipam4 === undefined ? {} : { ipam4 }),
-    ...(ipam6 === undefined ? {} : { ipam6 }),
-  };
-}
-
-/** A network made of podnet would call podnet again, without end. */
-function refuseItself(list: Conflist): Conflist {
-  if (list.plugins.every(({ type }) => type !== "podnet")) return list;
-  const message = `configuration "${list.name}" has a plugin of type "podnet": podnet can't delegate to itself`;
-  throw new CniError(cniCode.invalidNetworkConfig, message);
+/**
+ * A device comes from the kubelet. A pod that names one by itself, on a network whose configuration a tenant may have written, would
+ * take it from others.
+ */
+function refuseFreeChoice({ access }: Places, { selection, resourceName }: ResolvedNetwork): void {
+  if (selection?.deviceId === undefined || resourceName !== undefined) return;
+  const { ref } = selection;
+  if (ref.kind === "podNetwork" || access === undefined) return;
+  if (!isTenants(access, ref.namespace)) return;
+  const message = `deviceID "${selection.deviceId}": devices come with the annotation ${annotations.npwgResourceName}, which this network has not`;
+  throw new CniError(cniCode.namespaceNotAllowed, message);
 }
 
 /** Puts before an error's text which network it is about, and the entry that asked for it. */
@@ -224,7 +211,10 @@ function named(where: string, cause: CniError): CniError {
 }
 
 /** Spec A.3.2 rule 3: a PodNetwork once, be it named directly or through an attachment. The NPWG list may repeat. */
-function refuseRepeated(resolved: readonly ResolvedNetwork[], selected: Selected): void {
+function refuseRepeated(
+  resolved: readonly Pick<ResolvedNetwork, "network" | "selection">[],
+  selected: Selected,
+): void {
   if (selected.mode !== "explicit") return;
   const seen = new Set<string>();
   for (const { network, selection } of resolved) {

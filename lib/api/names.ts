@@ -20,10 +20,12 @@ export const annotations = {
   /** On a PodNetwork or a NAD: the namespaces that may use it. */
   allowedNamespaces: "podnet.dev/allowed-namespaces",
   allowedNamespaceSelector: "podnet.dev/allowed-namespace-selector",
+  /** On a PodNetwork: `attach` asks for the right to it, for each pod's service account. */
+  access: "podnet.dev/access",
   /** NPWG multi-net-spec 1.3: the networks that a pod wants besides the default one. */
   npwgNetworks: "k8s.v1.cni.cncf.io/networks",
   npwgNetworkStatus: "k8s.v1.cni.cncf.io/network-status",
-  /** On a NAD: the device plugin resource that a pod must have been given. */
+  /** On a NAD or a PodNetwork: the resource whose devices its attachments get, one each. */
   npwgResourceName: "k8s.v1.cni.cncf.io/resourceName",
   /** Of the Multus plugin: a NAD that replaces the default network for one pod. */
   multusDefaultNetwork: "v1.multus-cni.io/default-network",
@@ -51,6 +53,8 @@ export const networksArg = "PODNET_NETWORKS";
 
 /** `#` first item, `+` of a DNS label; Kubernetes: DNS-1123 subdomain. */
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const resource =
+  /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
 
 /** What is wrong with the name of a network or another Kubernetes object; undefined when nothing is. */
@@ -82,6 +86,22 @@ export function ifNameFault(name: string): string | undefined {
     return `${quote(name)} must not contain "/", ":", "%", white space or control characters`;
   }
   return undefined;
+}
+
+/**
+ * The resource whose devices a network's attachments get, from its annotation; or what is wrong with it. An extended resource of
+ * Kubernetes: a domain, "/" and a name.
+ */
+export function resourceNameOf(given: Readonly<Record<string, string>>): {
+  readonly name?: string;
+  readonly fault?: string;
+} {
+  const key = annotations.npwgResourceName;
+  const name = Object.hasOwn(given, key) ? given[key]?.trim() : undefined;
+  if (name === undefined || name === "") return {};
+  if (name.length <= 317 && resource.test(name)) return { name };
+  const rule = 'must be the name of a resource, as in "vendor.com/vf"';
+  return { fault: `annotation ${key}: ${quote(name)} ${rule}` };
 }
 
 /** Quotes outside text for one line of an error: escaped, and cut when long. */

@@ -75,7 +75,7 @@ async function outcome(
   const config = { runtimeConfig: { [capability]: annotations } };
   const args = new Map([["K8S_POD_NAMESPACE", "app"]]);
   try {
-    const networks = await resolveNetworks(
+    const { networks } = await resolveNetworks(
       sourceOf(objects),
       selectNetworks({ config, args, policy: "fail" }),
       {

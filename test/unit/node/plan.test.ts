@@ -201,3 +201,30 @@ for (const [title, dialect, text, v4, v6] of routes) {
     assert.deepEqual(plan(dialect, text).defaultRoute, { v4, v6 });
   });
 }
+
+test("plan: a network of another provider keeps its place and its name, and is never the first", () => {
+  const list =
+    '[{"name":"theirs"},{"name":"a"},{"name":"other","interfaceName":"x0"},{"name":"b"}]';
+  const selections = readSelectionText({ dialect: "podnet", origin: "x", namespace: "app" }, list);
+  const foreignNames = ["theirs", "other"];
+  const foreign = selections.flatMap((selection, place) =>
+    foreignNames.includes(selection.ref.name)
+      ? [{ network: selection.ref.name, provider: "acme.io/x", selection, place }]
+      : [],
+  );
+  const networks = selections
+    .filter(({ ref }) => !foreignNames.includes(ref.name))
+    .map((selection) => resolved(selection));
+  const planned = planAttachments({
+    networks,
+    foreign,
+    mode: "explicit",
+    ifName: "eth0",
+    runtimeConfig: {},
+  });
+  assert.deepEqual(shape(planned), ["a:eth0*", "b:net3"]);
+  assert.deepEqual(planned.leftAlone, [
+    { network: "theirs", provider: "acme.io/x", ifName: "net1" },
+    { network: "other", provider: "acme.io/x", ifName: "x0" },
+  ]);
+});

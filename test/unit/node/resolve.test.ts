@@ -66,6 +66,9 @@ function selected(
 const lenient = { requireDefaultPodNetwork: false };
 const strict = { requireDefaultPodNetwork: true };
 
+const networksFor = async (...asked: Parameters<typeof resolveNetworks>) =>
+  (await resolveNetworks(...asked)).networks;
+
 async function refused(promise: Promise<unknown>, code: number, message: RegExp): Promise<void> {
   await assert.rejects(promise, (error) => {
     assert.ok(error instanceof CniError, String(error));
@@ -77,7 +80,7 @@ async function refused(promise: Promise<unknown>, code: number, message: RegExp)
 
 test("resolve: a PodNetwork's parameters get its name and the newest cniVersion", async () => {
   const source = sourceOf([podNetwork("blue", bridge({ bridge: "br-blue", "x-later": [1] }))]);
-  const [blue] = await resolveNetworks(source, selected("podnet", '[{"name":"blue"}]'), lenient);
+  const [blue] = await networksFor(source, selected("podnet", '[{"name":"blue"}]'), lenient);
   assert.equal(blue?.network, "blue");
   assert.equal(blue?.isDefaultNetwork, false);
   assert.deepEqual(JSON.parse(blue?.conflist.text ?? ""), {
@@ -95,7 +98,7 @@ test("resolve: parameters may be a list with keys of its own, and name their cni
     plugins: [{ type: "bridge" }, { type: "portmap" }],
   };
   const source = sourceOf([podNetwork("blue", { parameters })]);
-  const [blue] = await resolveNetworks(source, selected("podnet", '[{"name":"blue"}]'), lenient);
+  const [blue] = await networksFor(source, selected("podnet", '[{"name":"blue"}]'), lenient);
   assert.equal(blue?.conflist.name, "blue");
   assert.equal(blue?.conflist.cniVersion, "1.0.0");
   assert.equal(blue?.conflist.disableCheck, true);
@@ -104,7 +107,7 @@ test("resolve: parameters may be a list with keys of its own, and name their cni
 
 test("resolve: a NAD without a name in its config gets its own, the rest stays (E-18)", async () => {
   const source = sourceOf([nad("n1", '{"cniVersion":"0.3.1","type":"thick","x":[1.5,null]}')]);
-  const [n1] = await resolveNetworks(source, selected("npwg", "n1"), lenient);
+  const [n1] = await networksFor(source, selected("npwg", "n1"), lenient);
   assert.equal(n1?.network, "app/n1");
   assert.deepEqual(JSON.parse(n1?.conflist.text ?? ""), {
     name: "n1",
@@ -113,11 +116,7 @@ test("resolve: a NAD without a name in its config gets its own, the rest stays (
     x: [1.5, null],
   });
   const whole = ' { "type":"thick",  "name":"own", "x":1.50 }';
-  const [own] = await resolveNetworks(
-    sourceOf([nad("n1", whole)]),
-    selected("npwg", "n1"),
-    lenient,
-  );
+  const [own] = await networksFor(sourceOf([nad("n1", whole)]), selected("npwg", "n1"), lenient);
   assert.equal(own?.conflist.text, whole);
 });
 
@@ -125,11 +124,7 @@ test("resolve: a NAD's own CNI name is kept, an empty one is none", async () => 
   const texts = ['{"type":"x","name":"own"}', '{"type":"x","name":""}'];
   const names = [];
   for (const text of texts) {
-    const [n1] = await resolveNetworks(
-      sourceOf([nad("n1", text)]),
-      selected("npwg", "n1"),
-      lenient,
-    );
+    const [n1] = await networksFor(sourceOf([nad("n1", text)]), selected("npwg", "n1"), lenient);
     names.push(n1?.conflist.name, decodeConflist(n1?.conflist.text ?? "").name);
   }
   assert.deepEqual(names, ["own", "own", "n1", "n1"]);
@@ -137,7 +132,7 @@ test("resolve: a NAD's own CNI name is kept, an empty one is none", async () => 
 
 test("resolve: a NAD without config is the node's configuration of that name, or fails (E-18)", async () => {
   const text = '{"cniVersion":"1.0.0","name":"n2","plugins":[{"type":"bridge"}]}';
-  const [n2] = await resolveNetworks(
+  const [n2] = await networksFor(
     sourceOf([nad("n2")], { n2: text }),
     selected("npwg", "n2"),
     lenient,
@@ -156,7 +151,7 @@ test("resolve: provider podnet.dev/conflist is the node's configuration of that 
     podNetwork("p1", { provider: "podnet.dev/conflist" }),
     podNetwork("p2", { provider: "other.io/x" }),
   ];
-  const [p1] = await resolveNetworks(
+  const [p1] = await networksFor(
     sourceOf(objects, { p1: text }),
     selected("podnet", '[{"name":"p1"}]'),
     lenient,
@@ -170,8 +165,125 @@ test("resolve: provider podnet.dev/conflist is the node's configuration of that 
   await refused(
     resolveNetworks(sourceOf(objects), selected("podnet", '[{"name":"p2"}]'), lenient),
     101,
-    /provider "other\.io\/x" is not handled on this node/,
+    /no network to attach: "p2" is provider "other\.io\/x"'s: list a network of podnet's too/,
   );
+});
+
+test("resolve: a network of another provider is left alone, and the others are attached", async () => {
+  const objects = [
+    podNetwork("blue", bridge()),
+    podNetwork("theirs", { provider: "other.io/x", parameters: { anything: 1 } }),
+    podNetwork("closed", { provider: "other.io/x", enabled: false }),
+    podNetwork("default", { provider: "other.io/x" }),
+  ];
+  const list = '[{"name":"theirs","interfaceName":"x0"},{"name":"blue"}]';
+  const { networks, foreign } = await resolveNetworks(
+    sourceOf(objects),
+    selected("podnet", list),
+    lenient,
+  );
+  assert.deepEqual(
+    networks.map(({ network }) => network),
+    ["blue"],
+  );
+  assert.deepEqual(
+    foreign.map(({ network, provider, place }) => [network, provider, place]),
+    [["theirs", "other.io/x", 0]],
+  );
+  const wrong: readonly [Selected, number, RegExp][] = [
+    [selected("podnet", '[{"name":"blue"},{"name":"closed"}]'), 101, /"closed" is disabled/],
+    [selected("npwg", ""), 101, /"default": provider "other.io\/x" is not podnet's/],
+  ];
+  for (const [selection, code, message] of wrong) {
+    await refused(
+      (async () => await resolveNetworks(sourceOf(objects), selection, lenient))(),
+      code,
+      message,
+    );
+  }
+});
+
+test("resolve: the annotation resourceName of a NAD or a PodNetwork goes along, the PodNetwork's first", async () => {
+  const resource = (name: string) => ({ "k8s.v1.cni.cncf.io/resourceName": name });
+  const withResource = (object: NetworkObject, name: string): NetworkObject =>
+    ({
+      ...object,
+      metadata: { ...object.metadata, annotations: resource(name) },
+    }) as NetworkObject;
+  const ref = { group: "k8s.cni.cncf.io", kind: "NetworkAttachmentDefinition", namespace: "app" };
+  const objects = [
+    withResource(nad("n1", '{"type":"sriov"}'), " acme.io/vf "),
+    withResource(nad("bad", '{"type":"sriov"}'), "../etc/passwd"),
+    podNetwork("through", { parametersRefs: [{ ...ref, name: "n1" }] }),
+    withResource(podNetwork("own", { parametersRefs: [{ ...ref, name: "n1" }] }), "acme.io/own"),
+    podNetwork("none", bridge()),
+  ];
+  const resourceOf = async (selection: Selected) =>
+    (await networksFor(sourceOf(objects), selection, lenient)).map((one) => one.resourceName);
+  assert.deepEqual(await resourceOf(selected("npwg", "n1")), ["acme.io/vf"]);
+  assert.deepEqual(
+    await resourceOf(selected("podnet", '[{"name":"through"},{"name":"own"},{"name":"none"}]')),
+    ["acme.io/vf", "acme.io/own", undefined],
+  );
+  await refused(
+    resolveNetworks(sourceOf(objects), selected("npwg", "bad"), lenient),
+    7,
+    /"app\/bad": annotation k8s\.v1\.cni\.cncf\.io\/resourceName: "\.\.\/etc\/passwd" must be/,
+  );
+});
+
+test("resolve: ipam4 and ipam6 kubernetes put the node's own ranges into the default network's configuration", async () => {
+  const cidrs = ["10.1.2.0/24", "fd00:1:2::/64"];
+  const at = (objects: readonly NetworkObject[], list?: readonly string[]): NetworkSource => ({
+    ...sourceOf(objects),
+    ...(list === undefined ? {} : { podCidrs: async () => list }),
+  });
+  const ask = (spec: object, list?: readonly string[], name = "default") =>
+    networksFor(
+      at([podNetwork(name, spec)], list),
+      selected("podnet", `[{"name":"${name}"}]`),
+      lenient,
+    );
+  const both = { ipam4: "kubernetes", ipam6: "kubernetes" };
+  const [bare] = await ask({ ...bridge({ mtu: 1400 }), ...both }, cidrs);
+  assert.deepEqual(bare?.conflist.plugins, [
+    {
+      type: "bridge",
+      mtu: 1400,
+      ipam: {
+        type: "host-local",
+        ranges: [[{ subnet: "10.1.2.0/24" }], [{ subnet: "fd00:1:2::/64" }]],
+      },
+    },
+  ]);
+  assert.equal(bare?.conflist.name, "default");
+  const mixed = { type: "host-local", dataDir: "/x", ranges: [[{ subnet: "fd00::/64" }]] };
+  const [six] = await ask({ ...bridge({ ipam: mixed }), ipam4: "kubernetes" }, cidrs);
+  assert.deepEqual(six?.conflist.plugins[0]?.ipam, {
+    ...mixed,
+    ranges: [[{ subnet: "fd00::/64" }], [{ subnet: "10.1.2.0/24" }]],
+  });
+  const wrong: readonly [object, readonly string[] | undefined, string, number, RegExp][] = [
+    [{ ...bridge(), ...both }, undefined, "default", 101, /only a cluster has: set kubeconfig/],
+    [{ ...bridge(), ...both }, cidrs, "blue", 101, /for the PodNetwork "default" only/],
+    [{ ...bridge(), ...both }, ["10.1.2.0/24"], "default", 101, /ipam6: the node has no IPv6/],
+    [
+      { ...bridge({ ipam: { type: "static" } }), ...both },
+      cidrs,
+      "default",
+      7,
+      /needs ipam of type "host-local", not "static"/,
+    ],
+    [
+      { ...bridge({ ipam: { type: "host-local", subnet: "10.0.0.0/8" } }), ...both },
+      cidrs,
+      "default",
+      7,
+      /ipam has the range "10\.0\.0\.0\/8" too/,
+    ],
+  ];
+  for (const [spec, list, name, code, message] of wrong)
+    await refused(ask(spec, list, name), code, message);
 });
 
 const errors: readonly [string, readonly NetworkObject[], Selected, number, RegExp][] = [
@@ -271,7 +383,7 @@ const networksOf = async (
   selection: Selected,
   options = lenient,
 ) =>
-  (await resolveNetworks(sourceOf(objects), selection, options)).map(
+  (await networksFor(sourceOf(objects), selection, options)).map(
     ({ network, isDefaultNetwork }) => `${network}${isDefaultNetwork ? "*" : ""}`,
   );
 
@@ -348,7 +460,7 @@ test("resolve: parametersRefs of one NAD are its configuration", async () => {
   const n1 = nad("n1", '{"type":"macvlan"}');
   for (const kind of ["NetworkAttachmentDefinition", "network-attachment-definitions"]) {
     const dp = podNetwork("dp", { parametersRefs: [ref("n1", kind)] });
-    const [resolved] = await resolveNetworks(
+    const [resolved] = await networksFor(
       sourceOf([dp, n1]),
       selected("podnet", '[{"name":"dp"}]'),
       lenient,
