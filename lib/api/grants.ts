@@ -57,6 +57,30 @@ export function decideGrant(query: GrantQuery): GrantAnswer {
   return bySelector(query, selector);
 }
 
+/** What is wrong with one of a grant's two annotations, which is then named; undefined: nothing, or it is not there. */
+export function grantFault(
+  given: Readonly<Record<string, string>>,
+  key: string,
+): string | undefined {
+  const text = Object.hasOwn(given, key) ? given[key] : undefined;
+  if (text === undefined) return undefined;
+  const fault =
+    key === annotations.allowedNamespaces
+      ? listFault(text.split(",").map((name) => name.trim()))
+      : selectorFault(text);
+  return fault === undefined ? undefined : `annotation ${key}: ${fault}`;
+}
+
+function selectorFault(text: string): string | undefined {
+  try {
+    parseSelector(text);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof SelectorError)) throw error;
+    return error.message;
+  }
+}
+
 function bySelector({ labels, namespace }: GrantQuery, text: string): GrantAnswer {
   let selector: readonly Requirement[];
   try {

@@ -19,11 +19,10 @@ type Annotations = Readonly<Record<string, string>>;
  * v1.multus-cni.io/default-network. Throws a SelectionError with every fault of the list that counts.
  */
 export function selectByAnnotations(given: Annotations, namespace: string): AnnotatedSelection {
-  const own = readAnnotation(given, { key: annotations.networks, dialect: "podnet", namespace });
+  const own = readOwnList(given, namespace);
   if (own.length > 0) return { source: "podnet.dev", mode: "explicit", selections: own };
-  const npwg = { key: annotations.npwgNetworks, dialect: "npwg", namespace } as const;
-  const selections = readAnnotation(given, npwg);
-  const override = defaultOverride(given);
+  const selections = readNpwgList(given, namespace);
+  const override = readDefaultOverride(given);
   const selectsNothing = selections.length === 0 && override === undefined;
   return {
     source: selectsNothing ? "none" : "npwg",
@@ -31,6 +30,16 @@ export function selectByAnnotations(given: Annotations, namespace: string): Anno
     selections,
     ...(override === undefined ? {} : { defaultNetwork: override }),
   };
+}
+
+/** The list of podnet.dev/networks. Throws a SelectionError. */
+export function readOwnList(given: Annotations, namespace: string): readonly Selection[] {
+  return readAnnotation(given, { key: annotations.networks, dialect: "podnet", namespace });
+}
+
+/** The list of k8s.v1.cni.cncf.io/networks. Throws a SelectionError. */
+export function readNpwgList(given: Annotations, namespace: string): readonly Selection[] {
+  return readAnnotation(given, { key: annotations.npwgNetworks, dialect: "npwg", namespace });
 }
 
 interface AnnotationQuery {
@@ -47,8 +56,11 @@ function readAnnotation(
   return readSelectionText({ dialect, namespace, origin: `annotation ${key}` }, text);
 }
 
-/** Exactly one NAD; its namespace is Multus' own unless it names another (spec B.3). */
-function defaultOverride(given: Annotations): Selection | undefined {
+/**
+ * The network of v1.multus-cni.io/default-network: exactly one NAD; its namespace is Multus' own unless it names another (spec B.3).
+ * Throws a SelectionError.
+ */
+export function readDefaultOverride(given: Annotations): Selection | undefined {
   const key = annotations.multusDefaultNetwork;
   const list = readAnnotation(given, { key, dialect: "npwg", namespace: multusNamespace });
   if (list.length <= 1) return list[0];
