@@ -1,4 +1,10 @@
 import { z } from "zod";
+import {
+  buildRangeSet,
+  type RangeSet,
+  type RangeSpec,
+  setsOverlap,
+} from "../../lib/api/ip-ranges.ts";
 import { formatIp, type Ip, IpError } from "../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniRoute } from "../../lib/cni/types.ts";
@@ -12,7 +18,6 @@ import {
   routeField,
 } from "../plugins/shared-config.ts";
 import type { IpamCall } from "./ipam.ts";
-import { buildRangeSet, type RangeSet, type RangeSpec, setsOverlap } from "./ranges.ts";
 
 /** What host-local needs to allocate. */
 export interface HostLocalConfig {

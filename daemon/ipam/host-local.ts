@@ -1,4 +1,11 @@
 import { join } from "node:path";
+import {
+  type AddressRange,
+  formatRangeSet,
+  nextFree,
+  type RangeSet,
+  rangeOf,
+} from "../../lib/api/ip-ranges.ts";
 import { compareIp, formatCidr, formatIp, type Ip, withPrefix } from "../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniDns, CniIp, CniResult, ValidAttachment } from "../../lib/cni/types.ts";
@@ -8,7 +15,6 @@ import { AddressDirectory, type LockedAddresses } from "./address-directory.ts";
 import { addressOfFile } from "./address-index.ts";
 import { type HostLocalConfig, readHostLocalConfig } from "./host-local-config.ts";
 import type { IpamCall, IpamPlugin } from "./ipam.ts";
-import { type AddressRange, formatRangeSet, nextFree, type RangeSet, rangeOf } from "./ranges.ts";
 import { readResolvConf } from "./resolv-conf.ts";
 
 const defaultDataDir = "/var/lib/cni/networks";

@@ -7,7 +7,7 @@ import {
   type RangeSpec,
   rangeOf,
   setsOverlap,
-} from "../../../daemon/ipam/ranges.ts";
+} from "../../../lib/api/ip-ranges.ts";
 import { formatIp, parseCidr, parseIp } from "../../../lib/base/ip.ts";
 
 type Texts = { subnet: string; rangeStart?: string; rangeEnd?: string; gateway?: string };

@@ -8,7 +8,7 @@ import {
   lastIp,
   networkOf,
   offsetIp,
-} from "../../lib/base/ip.ts";
+} from "../base/ip.ts";
 
 /** What a configuration says of one range. */
 export interface RangeSpec {
