@@ -17,7 +17,7 @@ async function checkInherited(
   signal: AbortSignal,
 ): Promise<boolean> {
   const found = await findInherited(node, request);
-  if (found === undefined || found.attachments.length === 0) return false;
+  if (found === undefined || found === "in hand" || found.attachments.length === 0) return false;
   using sandbox = openSandbox(request.netnsPath);
   const record: SandboxRecord = {
     version: 1,

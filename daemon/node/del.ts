@@ -41,6 +41,8 @@ async function delUnknown(
   // Another call of the container made it, whose own DEL gives it back.
   if (node.store.holderOf(request.containerId, request.ifName) !== undefined) return;
   const inherited = await findInherited(node, request);
+  // A Multus that lives gives the rest back itself.
+  if (inherited === "in hand") return;
   const found = inherited?.attachments ?? [];
   const known = inherited?.complete === true || found.some((one) => one.ifName === request.ifName);
   const own = known ? undefined : await defaultIfKnown(node, request);

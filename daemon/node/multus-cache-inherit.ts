@@ -44,13 +44,13 @@ function isMeta({ plugins }: Conflist): boolean {
 }
 
 /**
- * Finds what Multus, or the runtime itself, attached to a sandbox that podnet has no record of. undefined: nobody's files name the container,
- * or a Multus that delegates to podnet has it in hand. Rejects with code 11 when the files can't be read: not to know is not the same as nothing.
+ * Finds what Multus, or the runtime itself, attached to a sandbox that podnet has no record of. undefined: nobody's files name the container;
+ * `in hand`: a Multus that lives and delegates to podnet has it. Rejects with code 11 when the files can't be read: not to know is not the same as nothing.
  */
 export async function findInherited(
   node: NodeContext,
   request: ForeignRequest,
-): Promise<Inherited | undefined> {
+): Promise<Inherited | "in hand" | undefined> {
   const { config, log } = node;
   const { containerId, ifName, cniVersion } = request;
   const path = join(config.multusCacheDir, containerId);
@@ -62,7 +62,7 @@ export async function findInherited(
   if (content === undefined && results.length === 0) return undefined;
   const cache: MultusCache | undefined =
     content === undefined ? undefined : decodeMultusCache(content, { ifName, cniVersion });
-  if (cache?.delegates.some(({ conflist }) => conflist.plugins.some(isPodnet))) return undefined;
+  if (cache?.delegates.some(({ conflist }) => conflist.plugins.some(isPodnet))) return "in hand";
   const torn = cache !== undefined && cache.faults.length > 0;
   if (torn) {
     log.warn(

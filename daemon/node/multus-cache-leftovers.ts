@@ -109,7 +109,7 @@ async function giveBackGone(
     if (node.store.get(request) !== undefined || !(await isGone(node, containerId)))
       return undefined;
     const inherited = await findInherited(node, request);
-    if (inherited === undefined) return undefined;
+    if (inherited === undefined || inherited === "in hand") return undefined;
     const record = foreignRecord(node, request, [...inherited.attachments]);
     // Names in the files that nobody deletes any more go with it.
     await giveBackInherited({ node, record: { ...record, inherited: inherited.files }, signal });
