@@ -145,99 +145,121 @@ export class AttributeWriter {
   }
 }
 
-/** The attributes of a message by type. Types that nobody asks for stay in it. A repeated type keeps its last value. */
+/**
+ * The attributes of a message by type. Types that nobody asks for stay in it. A repeated type keeps its last value. Only their places are
+ * noted: a link has some sixty, of which a reader wants a few.
+ */
 export class Attributes {
   readonly #what: string;
-  readonly #values = new Map<number, Buffer>();
+  readonly #bytes: Buffer;
+  readonly #places = new Map<number, Place>();
 
   constructor(bytes: Buffer, what: string) {
     this.#what = what;
-    for (const [type, value] of listAttributes(bytes, what)) this.#values.set(type, value);
+    this.#bytes = bytes;
+    walk(bytes, what, (type, place) => this.#places.set(type, place));
   }
 
   /** The types that are there, known or not. */
   types(): number[] {
-    return [...this.#values.keys()];
+    return [...this.#places.keys()];
   }
 
   has(type: number): boolean {
-    return this.#values.has(type);
+    return this.#places.has(type);
   }
 
   bytes(type: number): Buffer | undefined {
-    return this.#values.get(type);
+    const place = this.#places.get(type);
+    return place === undefined ? undefined : this.#bytes.subarray(place.start, place.end);
   }
 
   u8(type: number): number | undefined {
-    return this.#sized(type, 1)?.readUInt8(0);
+    const at = this.#sized(type, 1);
+    return at === undefined ? undefined : this.#bytes.readUInt8(at);
   }
 
   u16(type: number): number | undefined {
-    return this.#sized(type, 2)?.readUInt16LE(0);
+    const at = this.#sized(type, 2);
+    return at === undefined ? undefined : this.#bytes.readUInt16LE(at);
   }
 
   u16BigEndian(type: number): number | undefined {
-    return this.#sized(type, 2)?.readUInt16BE(0);
+    const at = this.#sized(type, 2);
+    return at === undefined ? undefined : this.#bytes.readUInt16BE(at);
   }
 
   u32(type: number): number | undefined {
-    return this.#sized(type, 4)?.readUInt32LE(0);
+    const at = this.#sized(type, 4);
+    return at === undefined ? undefined : this.#bytes.readUInt32LE(at);
   }
 
   i32(type: number): number | undefined {
-    return this.#sized(type, 4)?.readInt32LE(0);
+    const at = this.#sized(type, 4);
+    return at === undefined ? undefined : this.#bytes.readInt32LE(at);
   }
 
   /** Text up to its first zero byte. */
   text(type: number): string | undefined {
-    const bytes = this.#values.get(type);
+    const bytes = this.bytes(type);
     return bytes === undefined ? undefined : textOf(bytes);
   }
 
   mac(type: number): string | undefined {
-    const bytes = this.#values.get(type);
+    const bytes = this.bytes(type);
     return bytes === undefined || bytes.length === 0 ? undefined : formatMac(bytes);
   }
 
   ip(type: number): string | undefined {
-    const bytes = this.#values.get(type);
+    const bytes = this.bytes(type);
     if (bytes === undefined) return undefined;
-    if (bytes.length !== 4 && bytes.length !== 16) throw this.#wrongLength(type, bytes);
+    if (bytes.length !== 4 && bytes.length !== 16) throw this.#wrongLength(type, bytes.length);
     return formatIp(ipFromBytes(bytes));
   }
 
   nested(type: number, what: string): Attributes | undefined {
-    const bytes = this.#values.get(type);
+    const bytes = this.bytes(type);
     return bytes === undefined ? undefined : new Attributes(bytes, what);
   }
 
-  #sized(type: number, length: number): Buffer | undefined {
-    const bytes = this.#values.get(type);
-    if (bytes !== undefined && bytes.length < length) throw this.#wrongLength(type, bytes);
-    return bytes;
+  /** Where the value begins, when it is there. */
+  #sized(type: number, length: number): number | undefined {
+    const place = this.#places.get(type);
+    if (place === undefined) return undefined;
+    const found = place.end - place.start;
+    if (found < length) throw this.#wrongLength(type, found);
+    return place.start;
   }
 
-  #wrongLength(type: number, bytes: Buffer): NetlinkDecodeError {
-    return new NetlinkDecodeError(this.#what, `attribute ${type} has ${bytes.length} bytes`);
+  #wrongLength(type: number, length: number): NetlinkDecodeError {
+    return new NetlinkDecodeError(this.#what, `attribute ${type} has ${length} bytes`);
   }
+}
+
+/** Where a value begins, and ends, in the bytes of the attributes. */
+interface Place {
+  readonly start: number;
+  readonly end: number;
 }
 
 /** All attributes in order, repeated types included (lists are nested attributes of one type). Throws a NetlinkDecodeError. */
 export function listAttributes(bytes: Buffer, what: string): [type: number, value: Buffer][] {
   const found: [number, Buffer][] = [];
+  walk(bytes, what, (type, { start, end }) => found.push([type, bytes.subarray(start, end)]));
+  return found;
+}
+
+function walk(bytes: Buffer, what: string, see: (type: number, place: Place) => void): void {
   let at = 0;
   while (bytes.length - at >= NLA_HEADER) {
     const length = bytes.readUInt16LE(at);
     if (length < NLA_HEADER || at + length > bytes.length) {
       throw new NetlinkDecodeError(what, `attribute at byte ${at} has length ${length}`);
     }
-    found.push([
-      bytes.readUInt16LE(at + 2) & NLA_TYPE_MASK,
-      bytes.subarray(at + NLA_HEADER, at + length),
-    ]);
+    const place = { start: at + NLA_HEADER, end: at + length };
+    see(bytes.readUInt16LE(at + 2) & NLA_TYPE_MASK, place);
     at += (length + 3) & ~3;
   }
-  return found;
 }
 
 /** Text up to its first zero byte. */
@@ -246,9 +268,13 @@ export function textOf(bytes: Buffer): string {
   return bytes.toString("utf8", 0, end < 0 ? bytes.length : end);
 }
 
+const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
 /** Lower case with colons, whatever the length (InfiniBand has 20 bytes). */
 export function formatMac(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(":");
+  let text = "";
+  for (const byte of bytes) text += text === "" ? hex[byte] : `:${hex[byte]}`;
+  return text;
 }
 
 /** Throws a TypeError that quotes what is no hardware address. */
@@ -260,6 +286,9 @@ export function macToBytes(mac: string): Buffer {
 
 /** The same object without its undefined values: absent, not undefined, is how the model says that nothing was reported. */
 export function present<T extends object>(value: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const entries = Object.entries(value).filter(([, entry]) => entry !== undefined);
-  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+  const found: Partial<T> = {};
+  for (const key of Object.keys(value) as (keyof T)[]) {
+    if (value[key] !== undefined) found[key] = value[key];
+  }
+  return found as { [K in keyof T]?: Exclude<T[K], undefined> };
 }

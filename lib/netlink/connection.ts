@@ -32,6 +32,8 @@ interface Pending {
   readonly operation: string;
   readonly request: Request;
   readonly replies: Message[];
+  /** The one reply ends it: no acknowledgement was asked for. */
+  readonly single: boolean;
   interrupted: boolean;
   settle(error: unknown): void;
 }
@@ -62,6 +64,13 @@ export class Connection {
   /** Carries out one request and resolves to its replies. Rejects with a NetlinkError when the kernel refuses it. */
   execute(operation: string, request: Request): Promise<Message[]> {
     return this.#enqueue(operation, { ...request, flags: request.flags | messageFlag.ack });
+  }
+
+  /** Asks for one object, of which the kernel reports one or refuses. Rejects with a NetlinkError when it refuses. */
+  async query(operation: string, request: Request): Promise<Message> {
+    const [reply] = await this.#enqueue(operation, request);
+    if (reply === undefined) throw new Error(`${operation}: the kernel's answer is empty`);
+    return reply;
   }
 
   /** All messages of a dump, begun again while the data changed under it. Rejects with a NetlinkError. */
@@ -116,7 +125,11 @@ export class Connection {
     const { promise, resolve, reject } = Promise.withResolvers<Message[]>();
     const replies: Message[] = [];
     const settle = (error: unknown) => (error === undefined ? resolve(replies) : reject(error));
-    return { promise, pending: { operation, request, replies, interrupted: false, settle } };
+    const single = (request.flags & (messageFlag.ack | messageFlag.dump)) === 0;
+    return {
+      promise,
+      pending: { operation, request, replies, single, interrupted: false, settle },
+    };
   }
 
   /** Never rejects: failures go to the requests. */
@@ -178,11 +191,12 @@ export class Connection {
     this.#drain();
   }
 
+  /** Until everything is answered, or nothing more is there. */
   #drain(): void {
-    let datagram = this.#socket.receive();
-    while (datagram !== undefined) {
+    while (this.#pending.size > 0) {
+      const datagram = this.#socket.receive();
+      if (datagram === undefined) return;
       this.#dispatch(datagram);
-      datagram = this.#socket.receive();
     }
   }
 
@@ -209,6 +223,9 @@ export class Connection {
     if ((message.flags & messageFlag.dumpInterrupted) !== 0) pending.interrupted = true;
     if (message.type !== messageType.error && message.type !== messageType.done) {
       pending.replies.push(message);
+      if (!pending.single) return;
+      this.#pending.delete(message.sequence);
+      pending.settle(undefined);
       return;
     }
     this.#pending.delete(message.sequence);

@@ -34,13 +34,9 @@ export abstract class LinkCalls {
 
   /** undefined: there is no such link. VF data only when asked for. */
   async getLink(ref: LinkRef, options: { vfs?: boolean } = {}): Promise<Link | undefined> {
-    const body = linkCodec.emitLinkRef(ref, options);
+    const body = linkCodec.emitLinkQuery(ref, options);
     const request = { type: messageType.getLink, flags: 0, body };
-    const replies = await orNone(
-      this.connection.execute(`get link ${nameOf(ref)}`, request),
-      "ENODEV",
-    );
-    const reply = replies?.[0];
+    const reply = await orNone(this.connection.query(`get link ${nameOf(ref)}`, request), "ENODEV");
     return reply === undefined ? undefined : linkCodec.parseLink(reply.body);
   }
 

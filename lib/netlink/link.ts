@@ -13,7 +13,9 @@ import {
   parseBridgePort,
   parseLinkInfo,
 } from "./link-data.ts";
+import { flagChange, iff } from "./link-flags.ts";
 import { emitVfChange, parseVfs, type VfChange } from "./link-vf.ts";
+import { emitXdp, parseXdp } from "./link-xdp.ts";
 import type { BridgePort, Link, LinkChange, LinkRef, LinkSpec, VethPeer } from "./model.ts";
 
 /**
@@ -42,6 +44,7 @@ const IFLA = {
   numTxQueues: 31,
   numRxQueues: 32,
   linkNetnsid: 37,
+  xdp: 43,
   newIfindex: 49,
   minMtu: 50,
   maxMtu: 51,
@@ -52,9 +55,6 @@ const IFLA = {
   parentDevBusName: 57,
 } as const;
 const AF_BRIDGE = 7;
-const IFF_UP = 0x1;
-const IFF_PROMISC = 0x100;
-const IFF_ALLMULTI = 0x200;
 const RTEXT_FILTER_VF = 1;
 const RTEXT_FILTER_SKIP_STATS = 8;
 /** IFNAMSIZ - 1: a longer name can only be an alternative one. */
@@ -101,7 +101,7 @@ const peers: PeerCodec = {
 
 /** The body of the RTM_NEWLINK that creates a link. */
 export function emitLinkSpec(spec: LinkSpec): Buffer {
-  const up = spec.up === true ? IFF_UP : 0;
+  const up = spec.up === true ? iff.up : 0;
   const writer = emitHeader(new AttributeWriter(), {
     flags: up,
     change: up,
@@ -122,17 +122,12 @@ export function emitLinkSpec(spec: LinkSpec): Buffer {
 
 /** The body of the RTM_NEWLINK that changes a link which exists. */
 export function emitLinkChange(index: number, change: LinkChange): Buffer {
-  const bits: [number, boolean | undefined][] = [
-    [IFF_UP, change.up],
-    [IFF_PROMISC, change.promisc],
-    [IFF_ALLMULTI, change.allmulti],
-  ];
-  const flags = bits.reduce((sum, [bit, on]) => (on === true ? sum | bit : sum), 0);
-  const mask = bits.reduce((sum, [bit, on]) => (on === undefined ? sum : sum | bit), 0);
+  const { flags, mask } = flagChange(change);
   const writer = emitHeader(new AttributeWriter(), { index, flags, change: mask });
   if (change.name !== undefined) writer.attributeText(IFLA.ifname, change.name);
   emitCommon(writer, change);
   if (change.newIndex !== undefined) writer.attributeU32(IFLA.newIfindex, change.newIndex);
+  if (change.xdp !== undefined) emitXdp(writer.fork(IFLA.xdp), change.xdp).join();
   return writer.finish();
 }
 
@@ -155,16 +150,25 @@ function emitNumbers(
   for (const [type, value] of numbers) if (value !== undefined) writer.attributeU32(type, value);
 }
 
-/** The body of a message that only names a link: RTM_GETLINK, RTM_DELLINK. Alternative names serve too. */
-export function emitLinkRef(ref: LinkRef, options: { vfs?: boolean } = {}): Buffer {
-  const writer = emitHeader(new AttributeWriter(), "index" in ref ? { index: ref.index } : {});
-  if ("name" in ref) {
-    const isLong = Buffer.byteLength(ref.name) > LONGEST_NAME;
-    writer.attributeText(isLong ? IFLA.altIfname : IFLA.ifname, ref.name);
-  }
+/** The body of a message that only names a link, such as RTM_DELLINK. Alternative names serve too. */
+export function emitLinkRef(ref: LinkRef): Buffer {
+  return emitRef(ref).finish();
+}
+
+/** The body of the RTM_GETLINK for one link: without its counters, which nobody reads, and with its VFs only when asked for. */
+export function emitLinkQuery(ref: LinkRef, options: { vfs?: boolean } = {}): Buffer {
   // On hosts with many VFs their data holds RTNL for long, so nobody gets it unasked.
-  if (options.vfs === true) writer.attributeU32(IFLA.extMask, RTEXT_FILTER_VF);
-  return writer.finish();
+  const vfs = options.vfs === true ? RTEXT_FILTER_VF : 0;
+  return emitRef(ref)
+    .attributeU32(IFLA.extMask, RTEXT_FILTER_SKIP_STATS | vfs)
+    .finish();
+}
+
+function emitRef(ref: LinkRef): AttributeWriter {
+  const writer = emitHeader(new AttributeWriter(), "index" in ref ? { index: ref.index } : {});
+  if (!("name" in ref)) return writer;
+  const isLong = Buffer.byteLength(ref.name) > LONGEST_NAME;
+  return writer.attributeText(isLong ? IFLA.altIfname : IFLA.ifname, ref.name);
 }
 
 /** The body of the RTM_DELLINK that deletes all links of a group at once. Group 0, which every link is in at first, is refused. */
@@ -236,8 +240,8 @@ export function parseLink(body: Buffer): Link {
     numTxQueues: found.u32(IFLA.numTxQueues),
     numRxQueues: found.u32(IFLA.numRxQueues),
     flags,
-    up: (flags & IFF_UP) !== 0,
-    allmulti: (flags & IFF_ALLMULTI) !== 0,
+    up: (flags & iff.up) !== 0,
+    allmulti: (flags & iff.allmulti) !== 0,
     operState: found.u8(IFLA.operstate),
     promiscuity: found.u32(IFLA.promiscuity),
     master: found.u32(IFLA.master),
@@ -245,6 +249,7 @@ export function parseLink(body: Buffer): Link {
     linkNetnsId: found.i32(IFLA.linkNetnsid),
     group: found.u32(IFLA.group) ?? 0,
     vfs: parseVfList(found),
+    xdp: parseXdp(found.nested(IFLA.xdp, "XDP")),
     parentDevName: found.text(IFLA.parentDevName),
     parentDevBusName: found.text(IFLA.parentDevBusName),
   };

@@ -2,13 +2,13 @@ import { timesAsleep } from "../base/libc.ts";
 
 /**
  * From this many milliseconds on, a call that slept is taken to have waited for RTNL. Creating a veth takes half of one, and the kernel's own
- * cleaning up after a deleted link holds RTNL for some: not worth two seconds of detours.
+ * cleaning up after a deleted link holds RTNL for some: not worth the detours that follow.
  */
 const SLOW_MS = 15;
 /** The same for a call through the pool, which nobody can tell from one that waited for a processor: on a busy machine that is a few milliseconds. */
 const SLOW_IN_POOL_MS = 50;
 /** How long after the latest slow call RTNL counts as contended. */
-const COOL_DOWN_MS = 2000;
+const COOL_DOWN_MS = 500;
 
 /**
  * Whether somebody else is holding RTNL for long. The kernel's big network lock can't be probed, but each call tells how long it took and whether it slept.

@@ -109,12 +109,11 @@ export class Rtnetlink extends LinkCalls {
   /** The route that a packet to this address would take; undefined when there is none. */
   async routeTo(destination: string): Promise<Route | undefined> {
     const request = { type: messageType.getRoute, flags: 0, body: emitRouteQuery(destination) };
-    const replies = await orNone(
-      this.connection.execute(`find the route to ${destination}`, request),
+    const reply = await orNone(
+      this.connection.query(`find the route to ${destination}`, request),
       "ENETUNREACH",
       "EHOSTUNREACH",
     );
-    const reply = replies?.[0];
     return reply === undefined ? undefined : parseRoutes(reply.body)[0];
   }
 

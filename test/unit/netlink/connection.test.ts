@@ -136,6 +136,20 @@ test("execute, answers that nobody asked for, are ignored", async () => {
   assert.equal(replies.length, 1);
 });
 
+test("query, one reply, is answered by it alone, and a refusal rejects", async () => {
+  for (const pressure of [quiet(), contended()]) {
+    const found = new Connection(
+      new FakeKernel((asked) => [answer(16, asked.sequence, { body: Buffer.from("it") })]),
+      pressure,
+    );
+    assert.equal((await found.query("get", request(18))).body.toString(), "it");
+    const refusing = new Connection(new FakeKernel((asked) => [acknowledge(asked, 19)]), pressure);
+    await assert.rejects(refusing.query("get", request(18)), { code: "ENODEV" });
+    const odd = new Connection(new FakeKernel((asked) => [acknowledge(asked)]), pressure);
+    await assert.rejects(odd.query("get", request(18)), /get: the kernel's answer is empty/);
+  }
+});
+
 test("close, requests not sent yet and later ones, rejects with EBADF", async () => {
   const kernel = new FakeKernel((asked) => [acknowledge(asked)]);
   const connection = new Connection(kernel, contended());

@@ -202,8 +202,20 @@ test("emitLinkRef, short, long and indexed, names the link by the fitting attrib
     dump(hex("1500 3500")),
   ); // IFLA_ALT_IFNAME
   assert.deepEqual(
-    dump(codec.emitLinkRef({ index: 9 }, { vfs: true })),
-    dump(hex("00 00 0000 09000000 00000000 00000000", "0800 1d00 01000000")), // IFLA_EXT_MASK: VF
+    dump(codec.emitLinkRef({ index: 9 })),
+    dump(hex("00 00 0000 09000000 00000000 00000000")),
+  );
+});
+
+test("emitLinkQuery asks for no counters, and for VFs only where they are wanted", () => {
+  const header = "00 00 0000 09000000 00000000 00000000";
+  assert.deepEqual(
+    dump(codec.emitLinkQuery({ index: 9 })),
+    dump(hex(header, "0800 1d00 08000000")), // IFLA_EXT_MASK: SKIP_STATS
+  );
+  assert.deepEqual(
+    dump(codec.emitLinkQuery({ index: 9 }, { vfs: true })),
+    dump(hex(header, "0800 1d00 09000000")), // and VF
   );
 });
 
