@@ -6,7 +6,7 @@ node_arch := $(if $(filter aarch64,$(shell uname -m)),arm64,x64)
 export PATH := $(CURDIR)/node_modules/node-linux-$(node_arch)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 run := node test/run.ts
 
-.PHONY: help prepare build check test test-unit test-kernel test-vm test-conformance test-runtime test-e2e fuzz bench demo install clean
+.PHONY: help prepare build image check test test-unit test-kernel test-vm test-conformance test-runtime test-e2e test-faults fuzz bench demo install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -19,6 +19,9 @@ build: prepare ## build dist/: the static stub, its pkg form, podnetd, podnetctl
 	@conf/build/bundle.sh
 	@conf/build/stub.sh
 	@conf/build/stub-pkg.sh
+
+image: build ## dist/podnet-image.tar: a container image (docker archive), made without a registry
+	@conf/build/image.sh
 
 check: prepare ## lint, types, folder rules (below half a minute)
 	@conf/lint/check.sh
@@ -43,6 +46,9 @@ test-runtime: build ## real container runtimes: cnitool, containerd (root)
 
 test-e2e: build ## a real Kubernetes API server, built from Debian's source on the first run (root; minutes, once)
 	@$(run) e2e $(ARGS)
+
+test-faults: build ## kill -9 at every step, torn files, full disks, load, hostile pods (root; FAULTS=full for all of it)
+	@$(run) faults $(ARGS)
 
 fuzz: build ## random input with a seed: FUZZ_SECONDS=10 FUZZ_SEED=n
 	@$(run) fuzz $(ARGS)
