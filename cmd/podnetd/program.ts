@@ -22,6 +22,7 @@ function buildCommand(): Command {
     .option("--kubeconfig <file>", "the cluster's API: a kubeconfig, or in-cluster")
     .option("--node-name <name>", "this node in the cluster; default: $NODE_NAME")
     .option("--metrics <address|off>", "where to serve /metrics and /healthz")
+    .option("--install <true|false|remove>", "keep the stub and podnet's configuration in place")
     .option("--log-level <level>", "trace, debug, info, warn, error or silent")
     .option("--delegate-helper <path>", "the podnet executable that starts plugin executables")
     .addHelpText("after", help)

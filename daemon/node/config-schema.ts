@@ -50,6 +50,12 @@ const flag = z.boolean("must be true or false");
 const oneOf = <const T extends readonly [string, ...string[]]>(values: T) =>
   z.enum(values, `must be one of ${values.join(", ")}`);
 
+/** As a flag it is a text. */
+const installMode = z.preprocess(
+  (value) => (value === "true" ? true : value === "false" ? false : value),
+  z.union([z.boolean(), z.literal("remove")], "must be true, false or remove"),
+);
+
 const patterns = z.array(
   z.string("must be a string").min(1, "must not be empty"),
   "must be a list",
@@ -82,6 +88,20 @@ export const configSchema = z.strictObject(
     multusCacheDir: absolute.default("/var/lib/cni/multus"),
     /** What runtimes remember of attachments (libcni's cache directory). */
     cniCacheDir: absolute.default("/var/lib/cni"),
+    /** Keeps the stub and podnet's own network configuration in place on this node; remove: takes them away. */
+    install: installMode.default(false),
+    /** File name of podnet's own network configuration: runtimes take the first. */
+    conflistName: z
+      .string("must be a string")
+      .regex(/^[A-Za-z0-9][\w.-]*\.conflist$/, 'must be a file name that ends with ".conflist"')
+      .default("00-podnet.conflist"),
+    /** The node's own default network where there is no PodNetwork "default": auto, none, a file's name, or a network's. */
+    defaultConflist: z.string("must be a string").min(1, "must not be empty").optional(),
+    /** The mount namespace that plugin executables run in; none: the daemon's own. */
+    delegateMountNamespace: absolute.optional(),
+    /** Where /proc/sys and /sys/fs/cgroup of the node can be written: elsewhere when the daemon runs in a container. */
+    sysctlDir: absolute.default("/proc/sys"),
+    cgroupDir: absolute.default("/sys/fs/cgroup"),
     metrics: listenAddress.optional(),
     logLevel: oneOf(logLevels).default("info"),
     /** Program that starts delegates in the node's mount namespace and in a cgroup of their own; none: podnetd starts them itself. */

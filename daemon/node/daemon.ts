@@ -7,17 +7,22 @@ import type { Log } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
+import { setSysctlDir } from "../plugins/shared-sysctl.ts";
 import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { EndedError } from "./failure.ts";
 import { Gate, gateSizes } from "./gate.ts";
+import type { InstallEvent } from "./install.ts";
+import { withNodeDefault } from "./install-default.ts";
+import { registerInstallMetrics } from "./install-metrics.ts";
+import { openInstaller } from "./install-open.ts";
 import type { KubeNode } from "./kube-node.ts";
 import { KeyedLocks } from "./locks.ts";
 import { Metrics } from "./metrics.ts";
 import { DirectoryNetworks } from "./networks.ts";
-import { ownDirectory } from "./owner.ts";
+import { takeOver } from "./owner.ts";
 import { PendingDetaches } from "./pending.ts";
 import { findPlugins } from "./plugin-finder.ts";
 import type { Publisher } from "./publish.ts";
@@ -34,6 +39,8 @@ import { Underway } from "./underway.ts";
 const finishWithin = 10_000;
 const undoWithin = 8_000;
 const flushWithin = 500;
+/** Milliseconds that a daemon of a DaemonSet waits for the one that it replaces: as long as that may take to stop, and some more. */
+const handover = 60_000;
 
 /** A daemon that serves. */
 export interface RunningDaemon {
@@ -47,36 +54,18 @@ export interface RunningDaemon {
 /** Starts everything in order and resolves when calls are answered. Rejects, with nothing left open, when it can't. */
 export async function startDaemon(config: DaemonConfig, log: Log): Promise<RunningDaemon> {
   await using stack = new AsyncDisposableStack();
-  ensurePrivateDir(config.stateDir);
-  stack.use(ownDirectory(config.stateDir));
-  const cgroups = await openCgroups(config, log);
-  stack.defer(() => cgroups.close());
-  const hostNetns = Netns.current();
-  const host = stack.use(Rtnetlink.open());
   const cluster = await openCluster(config, log);
-  const kube = cluster?.kube;
-  if (kube !== undefined) stack.use(kube);
-  const networks = kube?.networks ?? stack.use(new DirectoryNetworks(config, log));
-  const node: NodeContext = {
-    config,
-    log,
-    store: new Store(config.stateDir, log),
-    locks: new KeyedLocks(),
-    collections: new Collections(),
-    networks,
-    ...(kube === undefined ? {} : { kube }),
-    plugins: findPlugins({ helper: config.delegateHelper, cgroups, log }),
-    host,
-    hostNetns,
-    bootId: readBootId(),
-  };
+  if (cluster !== undefined) stack.use(cluster);
+  const node = await openNode(config, log, { stack, kube: cluster?.kube });
   const stopping = new AbortController();
   const observer = cluster?.publisher(node);
   if (observer !== undefined) stack.use(observer);
   const to = {
     ...dispatchOf(node, stopping.signal),
     ...(observer === undefined ? {} : { observer }),
+    ...withInstaller(node, cluster, stack),
   };
+  if (to.installer !== undefined) registerInstallMetrics(to.metrics.registry, to.installer);
   if (observer !== undefined) cluster?.measure(to.metrics.registry, observer);
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
@@ -86,6 +75,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   // Whatever the log level: people and supervisors wait for this line.
   const ready = { socket: config.socket, records: node.store.size, pid: process.pid };
   log.child({}, { level: "info" }).info(ready, "ready");
+  void to.installer?.look();
   const parts = stack.move();
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
@@ -101,9 +91,55 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   };
 }
 
-interface Cluster {
+/** What every operation works with; opened on the stack, the state directory first. */
+async function openNode(
+  config: DaemonConfig,
+  log: Log,
+  { stack, kube }: { readonly stack: AsyncDisposableStack; readonly kube: KubeNode | undefined },
+): Promise<NodeContext> {
+  ensurePrivateDir(config.stateDir);
+  // The daemon that this one replaces may still be finishing its last calls.
+  stack.use(await takeOver(config.stateDir, config.install === false ? 0 : handover));
+  const cgroups = await openCgroups(config, log);
+  stack.defer(() => cgroups.close());
+  const hostNetns = Netns.current();
+  const host = stack.use(Rtnetlink.open());
+  const source = kube?.networks ?? stack.use(new DirectoryNetworks(config, log));
+  setSysctlDir(config.sysctlDir);
+  return {
+    config,
+    log,
+    store: new Store(config.stateDir, log),
+    locks: new KeyedLocks(),
+    collections: new Collections(),
+    networks: withNodeDefault(source, config),
+    ...(kube === undefined ? {} : { kube }),
+    plugins: findPlugins({
+      helper: config.delegateHelper,
+      mntns: config.delegateMountNamespace,
+      cgroups,
+      log,
+    }),
+    host,
+    hostNetns,
+    bootId: readBootId(),
+  };
+}
+
+/** Among the first to be closed: what is closed after it may be looked at by it. */
+function withInstaller(
+  node: NodeContext,
+  cluster: Cluster | undefined,
+  stack: AsyncDisposableStack,
+): Pick<Dispatch, "installer"> {
+  const installer = openInstaller(node, (event) => cluster?.nodeEvent(event));
+  return installer === undefined ? {} : { installer: stack.use(installer) };
+}
+
+interface Cluster extends AsyncDisposable {
   readonly kube: KubeNode;
   readonly publisher: (node: NodeContext) => Publisher;
+  readonly nodeEvent: (event: InstallEvent) => void;
   readonly measure: (registry: Metrics["registry"], publisher: Publisher) => void;
 }
 
@@ -117,14 +153,23 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
       "start with a cluster: this node's name is not known: set nodeName, or NODE_NAME from spec.nodeName",
     );
   }
-  const [nodes, publishing, metrics] = await Promise.all([
+  const [nodes, publishing, metrics, { ObjectEvents }] = await Promise.all([
     import("./kube-node.ts"),
     import("./publish.ts"),
     import("./kube-metrics.ts"),
+    import("../../lib/kube/events.ts"),
   ]);
   const kube = new nodes.KubeNode({ kubeconfig, nodeName, cniConfDir, log });
+  const events = new ObjectEvents(kube.client, { component: "podnetd", host: nodeName }, log);
+  // As the kubelet writes its own: with the node's name for its uid.
+  const self = { apiVersion: "v1", kind: "Node", namespace: "", name: nodeName, uid: nodeName };
   return {
     kube,
+    nodeEvent: (event) => events.emit({ ...self, ...event }),
+    [Symbol.asyncDispose]: async () => {
+      await events.stop();
+      await kube[Symbol.asyncDispose]();
+    },
     publisher: (node) => new publishing.Publisher({ ...node, kube, nodeName }),
     measure: (registry, publisher) => metrics.registerKubeMetrics(registry, { kube, publisher }),
   };
@@ -133,7 +178,7 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
 /** Cgroups are named after the state directory, so that a restarted daemon finds what it left and no other daemon's. */
 async function openCgroups(config: DaemonConfig, log: Log): Promise<DelegateCgroups> {
   const name = createHash("sha256").update(config.stateDir).digest("hex").slice(0, 12);
-  return await DelegateCgroups.open({ name, log });
+  return await DelegateCgroups.open({ root: config.cgroupDir, name, log });
 }
 
 function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {

@@ -5,13 +5,17 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { answerVersion, type CniRequest, decodeRequest } from "../../lib/cni/request.ts";
 import { encodeResult } from "../../lib/cni/result.ts";
 import { type CniVersion, cniVersions, newestCniVersion } from "../../lib/cni/types.ts";
+import type { EmittedEvent } from "../../lib/kube/events.ts";
 import { add } from "./add.ts";
+import type { CallsUnderway } from "./calls-underway.ts";
 import { check } from "./check.ts";
 import type { NodeContext } from "./context.ts";
 import { del } from "./del.ts";
+import type { History } from "./explain-history.ts";
 import { asFailure } from "./failure.ts";
 import type { Gate } from "./gate.ts";
 import { gc } from "./gc.ts";
+import type { Installer } from "./install.ts";
 import { operationKeys } from "./keys.ts";
 import type { Metrics } from "./metrics.ts";
 import { podOf, podText } from "./pods.ts";
@@ -25,8 +29,19 @@ export interface Dispatch {
   readonly gates: { readonly add: Gate; readonly del: Gate };
   /** Ends when the daemon stops: what is under way is undone. */
   readonly stopping: AbortSignal;
+  /** Where the daemon installs itself. */
+  readonly installer?: Installer;
   /** Hears of each answer once it is made; never throws, never waits. */
-  readonly observer?: { answered(request: CniRequest | undefined, failure?: CniError): void };
+  readonly observer?: Observer;
+  /** What was answered lately. */
+  readonly history?: History;
+  readonly calls: CallsUnderway;
+}
+
+interface Observer {
+  answered(request: CniRequest | undefined, failure?: CniError): void;
+  /** Events on a pod of late, where it writes any. */
+  eventsOf?(namespace: string, name: string): readonly EmittedEvent[];
 }
 
 const header = z.object({ protocol: z.literal(1), env: z.record(z.string(), z.string()) });
@@ -71,11 +86,13 @@ export async function dispatch(to: Dispatch, request: Request): Promise<Answer> 
     fields = logFields(cni);
     const answer = await limited(to, cni, request.gone);
     report(to, { verb, outcome: "ok", started, fields });
+    to.history?.note(cni, { ms: performance.now() - started });
     to.observer?.answered(cni);
     return { status: 200, body: answer };
   } catch (error) {
     const failure = asFailure(error);
     report(to, { verb, outcome: String(failure.code), started, fields, failure });
+    to.history?.note(cni, { ms: performance.now() - started, failure });
     to.observer?.answered(cni, failure);
     return { status: httpStatus(failure), body: errorBody(failure, version) };
   }
@@ -112,9 +129,11 @@ async function exclusive(to: Dispatch, cni: AttachmentRequest, limits: Limits): 
   const waiting = AbortSignal.any([limits.signal, limits.gone]);
   const gate = cni.verb === "DEL" ? to.gates.del : to.gates.add;
   const uid = podOf(cni.args).uid ?? to.node.store.get(cni)?.pod.uid;
+  using call = to.calls.begin(cni.verb);
   const unlock = await to.node.locks.acquire(operationKeys(cni.containerId, uid), waiting);
   try {
     const leave = await gate.enter(waiting);
+    call.runs();
     try {
       return await perform(to.node, cni, limits.signal);
     } finally {

@@ -20,6 +20,15 @@ export async function requireExecutables(
   }
 }
 
+/** As `requireExecutables`, for a network without attachments. */
+export async function requireConflistExecutables(
+  plugins: PluginFinder,
+  conflist: Conflist,
+  cniPath: readonly string[],
+): Promise<void> {
+  for (const type of executablesOf(plugins, conflist)) await findPlugin(type, cniPath);
+}
+
 function executablesOf(plugins: PluginFinder, conflist: Conflist): string[] {
   return conflist.plugins.flatMap(({ type, ipam }) => {
     const needed = plugins.plugin(type, []).executable ? [type] : [];

@@ -1,16 +1,33 @@
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { tryLock } from "../../lib/base/libc.ts";
+
+/** Milliseconds between two attempts. */
+const pause = 20;
 
 /**
  * Makes this process the only one that uses a state directory, until it ends or disposes of the answer: the kernel frees
  * the lock with the process, however it ends. Throws when another process has it.
  */
 export function ownDirectory(dir: string): Disposable {
+  const owned = tryOwn(dir);
+  if (owned === undefined) throw new Error(`own state directory "${dir}": another podnetd uses it`);
+  return owned;
+}
+
+function tryOwn(dir: string): Disposable | undefined {
   const fd = openSync(join(dir, "owner"), "a", 0o600);
-  if (!tryLock(fd)) {
-    closeSync(fd);
-    throw new Error(`own state directory "${dir}": another podnetd uses it`);
+  if (tryLock(fd)) return { [Symbol.dispose]: () => closeSync(fd) };
+  closeSync(fd);
+  return undefined;
+}
+
+/** As `ownDirectory`, after waiting up to `patience` milliseconds for the process that has it: the daemon before this one. */
+export async function takeOver(dir: string, patience: number): Promise<Disposable> {
+  for (const until = Date.now() + patience; Date.now() < until; await sleep(pause)) {
+    const owned = tryOwn(dir);
+    if (owned !== undefined) return owned;
   }
-  return { [Symbol.dispose]: () => closeSync(fd) };
+  return ownDirectory(dir);
 }

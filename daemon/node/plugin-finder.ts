@@ -8,14 +8,17 @@ import type { Found, PluginFinder } from "./context.ts";
 export interface FinderOptions {
   /** The static podnet that enters cgroup and mount namespace; none: neither is done. */
   readonly helper: string | undefined;
+  /** The mount namespace that executables run in; none: the daemon's own. */
+  readonly mntns?: string | undefined;
   readonly cgroups: DelegateCgroups | undefined;
   readonly log: Log;
 }
 
 /** Finds a type's plugin: in process where podnet has it, else the executable of that name. */
-export function findPlugins({ helper, cgroups, log }: FinderOptions): PluginFinder {
+export function findPlugins({ helper, mntns, cgroups, log }: FinderOptions): PluginFinder {
   const host: DelegateHost = {
     ...(helper === undefined ? {} : { helper }),
+    ...(mntns === undefined ? {} : { mntns }),
     ...(cgroups === undefined ? {} : { cgroups }),
     onStderr: (type, text) =>
       log.info({ type, text: text.slice(0, 2000) }, "plugin wrote on stderr"),

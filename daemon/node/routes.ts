@@ -6,6 +6,7 @@ import { CniError } from "../../lib/cni/errors.ts";
 import { attachmentRows } from "./admin.ts";
 import { collectLeftovers } from "./collect.ts";
 import { type Dispatch, dispatch } from "./dispatch.ts";
+import { operatorEndpoints } from "./operator-routes.ts";
 import { previewPlan } from "./plan-request.ts";
 import type { Answer, Request } from "./server.ts";
 
@@ -22,6 +23,17 @@ const metrics: Endpoint = async ({ metrics: { registry } }) => ({
 });
 
 const health: Endpoint = async () => json({ status: "ok" });
+
+/** Whether new pods come to podnet and can be attached; health says whether the daemon itself works. */
+const ready: Endpoint = async ({ node, installer }) => {
+  const silent = (node.kube?.watches() ?? []).some(({ age }) => age === undefined);
+  const faults = [
+    ...(installer?.fault === undefined ? [] : [installer.fault]),
+    ...(silent ? ["the API server has not answered yet"] : []),
+  ];
+  if (faults.length === 0) return json({ status: "ok" });
+  return { ...json({ status: "not ready", faults }), status: 503 };
+};
 
 const list: Endpoint = async ({ node }, { query }) =>
   json(attachmentRows(node.store.all(), query.get("pending") === "true"));
@@ -46,14 +58,20 @@ const resolve: Endpoint = async ({ node }, { body }) => {
 const endpoints: Readonly<Record<string, Endpoint>> = {
   "POST /cni": dispatch,
   "GET /healthz": health,
+  "GET /readyz": ready,
   "GET /metrics": metrics,
   "GET /v1/attachments": list,
   "POST /v1/gc": collect,
   "POST /v1/resolve": resolve,
+  ...operatorEndpoints,
 };
 
 /** What it answers on the metrics address: nothing that changes anything. */
-export const publicEndpoints: ReadonlySet<string> = new Set(["GET /healthz", "GET /metrics"]);
+export const publicEndpoints: ReadonlySet<string> = new Set([
+  "GET /healthz",
+  "GET /readyz",
+  "GET /metrics",
+]);
 
 /** Answers any request of the socket; `only` bounds what there is. Never rejects. */
 export async function route(

@@ -11,6 +11,13 @@ export interface Sysctl {
   readonly optional?: boolean;
 }
 
+let root = "/proc/sys";
+
+/** Where the settings are, for the whole process: a container has its own /proc/sys read-only and the node's elsewhere. */
+export function setSysctlDir(dir: string): void {
+  root = dir;
+}
+
 /** A namespace to work in; undefined is the process' own, which is the node's. */
 export type SysctlPlace = Netns | undefined;
 
@@ -31,7 +38,7 @@ function inside<T>(place: SysctlPlace, work: () => T): T {
 
 function readHere(path: string): string | undefined {
   try {
-    return readFileSync(`/proc/sys/${path}`, "utf8").trim();
+    return readFileSync(`${root}/${path}`, "utf8").trim();
   } catch {
     return undefined;
   }
@@ -40,7 +47,7 @@ function readHere(path: string): string | undefined {
 function writeHere({ path, value, optional }: Sysctl): CniError | undefined {
   if (readHere(path) === value) return undefined;
   try {
-    writeFileSync(`/proc/sys/${path}`, value);
+    writeFileSync(`${root}/${path}`, value);
   } catch (error) {
     if (optional === true) return undefined;
     return new CniError(cniCode.ioFailure, `set ${path} to "${value}": ${errorText(error)}`, {

@@ -11,7 +11,8 @@ import {
 import { CniError, cniCode } from "./errors.ts";
 import { parseJsonObject } from "./json-text.ts";
 
-const extensions = [".conflist", ".conf", ".json"];
+/** Endings of the files that runtimes read. */
+export const confExtensions: readonly string[] = [".conflist", ".conf", ".json"];
 
 /** A configuration file that could not be used. */
 export interface ConfFault {
@@ -32,7 +33,7 @@ export interface ConfDir {
 export async function readConfDir(dir: string): Promise<ConfDir> {
   const lists: Conflist[] = [];
   const faults: ConfFault[] = [];
-  for (const name of await filesIn(dir, extensions)) {
+  for (const name of await filesIn(dir, confExtensions)) {
     const path = join(dir, name);
     try {
       lists.push(await readConflist(path));

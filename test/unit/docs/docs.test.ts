@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { configKeys } from "../../../daemon/node/config-schema.ts";
+import { registerInstallMetrics } from "../../../daemon/node/install-metrics.ts";
 import { registerKubeMetrics } from "../../../daemon/node/kube-metrics.ts";
 import { Metrics } from "../../../daemon/node/metrics.ts";
 import { createInProcessIpam, inProcessPlugins } from "../../../daemon/plugins/registry.ts";
@@ -41,6 +42,7 @@ test("docs/metrics.md has each metric of podnet, and no other", async () => {
     unreadable: zero,
   });
   const publisher = { waiting: 0, droppedEvents: 0 };
+  registerInstallMetrics(registry, { fault: undefined, restored: { conflist: 0, stub: 0 } });
   registerKubeMetrics(registry, { kube: { watches: () => [] }, publisher });
   const names = (await registry.getMetricsAsJSON()).map(({ name }) => name);
   const documented = [...read("docs/metrics.md").matchAll(/^\| `(podnet_\w+)/gm)].map(
