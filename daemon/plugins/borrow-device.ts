@@ -54,7 +54,7 @@ export async function claimLoan(call: PluginCall, loan: Loan, vf?: VfBefore): Pr
   const { key, device, link } = loan;
   const driver = device === undefined ? undefined : driverOf(device);
   const borrowed: Borrowed = {
-    ...(link === undefined ? {} : identify(link)),
+    ...(link === undefined ? {} : await identify(call.host, link)),
     ...(device === undefined ? {} : { device }),
     ...(driver === undefined ? {} : { driver }),
     ...(vf === undefined ? {} : { vf }),

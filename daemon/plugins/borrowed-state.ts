@@ -1,10 +1,28 @@
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
-import type { Link } from "../../lib/netlink/model.ts";
+import { iff } from "../../lib/netlink/link-flags.ts";
+import type { Address, Link } from "../../lib/netlink/model.ts";
+import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { PluginCall } from "./plugin.ts";
 
-const IFF_PROMISC = 0x100;
+/** IFA_F_* of linux/if_addr.h: an address without an end, and what is an admin's wish and not the kernel's report. */
+const permanent = 0x80;
+const wishes = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
+/** RT_SCOPE_LINK of linux/rtnetlink.h. */
+const linkScope = 253;
+
+const addressSchema = z.object({
+  address: z.string(),
+  peer: z.string().optional(),
+  broadcast: z.string().optional(),
+  label: z.string().optional(),
+  scope: z.int(),
+  flags: z.int(),
+});
+
+/** An address that the interface had on the node. */
+export type AddressBefore = Readonly<z.output<typeof addressSchema>>;
 
 const beforeSchema = z.object({
   index: z.int(),
@@ -18,6 +36,13 @@ const beforeSchema = z.object({
   up: z.boolean(),
   promisc: z.boolean(),
   allmulti: z.boolean(),
+  arp: z.boolean().optional(),
+  multicast: z.boolean().optional(),
+  dynamic: z.boolean().optional(),
+  /** Records of older versions lack these. */
+  addresses: z.array(addressSchema).default([]),
+  master: z.object({ name: z.string() }).optional(),
+  xdpProgram: z.int().optional(),
 });
 
 /** What the interface was like before it was borrowed, and what it goes back to. */
@@ -75,8 +100,9 @@ export async function saveBorrowed(call: PluginCall, borrowed: Borrowed): Promis
   await call.state.save(JSON.parse(JSON.stringify(borrowed)) as JsonObject);
 }
 
-/** What to remember of an interface. */
-export function rememberLink(link: Link): Before {
+/** What to remember of an interface of the node. */
+export async function rememberLink(host: Rtnetlink, link: Link): Promise<Before> {
+  const master = link.master === undefined ? undefined : await host.getLink({ index: link.master });
   return {
     index: link.index,
     name: link.name,
@@ -87,7 +113,45 @@ export function rememberLink(link: Link): Before {
     ...(link.txQueueLength === undefined ? {} : { txQueueLength: link.txQueueLength }),
     group: link.group,
     up: link.up,
-    promisc: (link.flags & IFF_PROMISC) !== 0,
-    allmulti: link.allmulti,
+    ...flagsOf(link),
+    addresses: (await host.addresses(link.index)).filter(isWished).map(rememberAddress),
+    ...(master === undefined ? {} : { master: { name: master.name } }),
+    ...(link.xdp?.program === undefined ? {} : { xdpProgram: link.xdp.program }),
+  };
+}
+
+/** The flags that somebody can set, but for up. */
+export function flagsOf({ flags, allmulti }: Link) {
+  return {
+    promisc: (flags & iff.promisc) !== 0,
+    allmulti,
+    arp: (flags & iff.noArp) === 0,
+    multicast: (flags & iff.multicast) !== 0,
+    dynamic: (flags & iff.dynamic) !== 0,
+  };
+}
+
+/**
+ * Whether an address was given to stay. One with a lifetime is DHCP's or a router's, who renew it; the kernel makes IPv6 link-local ones by itself.
+ */
+export function isWished({ address, scope, flags }: Address): boolean {
+  return (flags & permanent) !== 0 && !(address.includes(":") && scope === linkScope);
+}
+
+function rememberAddress({
+  address,
+  peer,
+  broadcast,
+  label,
+  scope,
+  flags,
+}: Address): AddressBefore {
+  return {
+    address,
+    ...(peer === undefined ? {} : { peer }),
+    ...(broadcast === undefined ? {} : { broadcast }),
+    ...(label === undefined ? {} : { label }),
+    scope,
+    flags: flags & wishes,
   };
 }

@@ -15,6 +15,7 @@ import {
 import { macField } from "./mac.ts";
 import { requireFreeName, requireSandbox } from "./made-link.ts";
 import { requireOwnInterface } from "./made-type.ts";
+import { giveNames } from "./owed-names.ts";
 import { deviceExists, driverOf, isPciAddress, isUserspaceDriver } from "./pci.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
 import { releaseClaims, returnDevice } from "./return-device.ts";
@@ -71,7 +72,7 @@ async function findDevice(call: PluginCall, config: Config): Promise<Wanted> {
   const { device, hwaddr, kernelpath } = config;
   const bus = busDevice(call, config);
   if (device !== undefined) {
-    const link = await host.getLink({ name: device });
+    const link = await byName(call, device);
     return { name: device, found: { device: link && parentOf(link), link } };
   }
   if (hwaddr !== undefined) return { name: hwaddr, found: await findByMac(host, hwaddr) };
@@ -83,6 +84,14 @@ async function findDevice(call: PluginCall, config: Config): Promise<Wanted> {
     cniCode.invalidNetworkConfig,
     `network "${network}": host-device: set one of "device", "hwaddr", "kernelpath" and "pciBusID"`,
   );
+}
+
+/** A device may have come back under another name, and its own be free since. */
+async function byName({ host, log }: PluginCall, name: string): Promise<Link | undefined> {
+  const link = await host.getLink({ name });
+  if (link !== undefined) return link;
+  await giveNames(host, log);
+  return host.getLink({ name });
 }
 
 function busDevice(call: PluginCall, config: Config) {

@@ -1,10 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
-import { bringBack, claimKey, locate, type Whereabouts } from "./borrow.ts";
+import { claimKey, locate, type Whereabouts } from "./borrow.ts";
 import { type Borrowed, loadBorrowed, saveBorrowed } from "./borrowed-state.ts";
+import { bringBack } from "./bring-back.ts";
 import { type Claimant, claimsOfNode } from "./device-claims.ts";
 import { deleteDeviceInfo } from "./device-info.ts";
+import { giveNames } from "./owed-names.ts";
 import { bindDriver, deviceExists, driverOf } from "./pci.ts";
 import type { NetworkCall, PluginCall } from "./plugin.ts";
 
@@ -36,6 +38,7 @@ export async function returnDevice(
   if (borrowed.deviceInfoPath !== undefined) deleteDeviceInfo(borrowed.deviceInfoPath);
   await saveBorrowed(call, { ...borrowed, returned: true });
   claims.release(borrowed.key, call);
+  await giveNames(call.host, call.log);
 }
 
 /**
@@ -46,6 +49,7 @@ export async function releaseClaims(
   call: NetworkCall,
   valid: readonly ValidAttachment[],
 ): Promise<void> {
+  await giveNames(call.host, call.log);
   const claims = claimsOfNode();
   const stale = claims.list().filter((claim) => claim.network === call.network && !isValid(claim));
   if (stale.length === 0) return;

@@ -27,7 +27,7 @@ export function emitAddress(spec: AddressSpec): Buffer {
     .u8(spec.scope ?? 0)
     .u32(spec.index)
     .attributeIp(IFA.local, address)
-    .attributeIp(IFA.address, address);
+    .attributeIp(IFA.address, spec.peer ?? address);
   if (spec.broadcast !== undefined) writer.attributeIp(IFA.broadcast, spec.broadcast);
   if (spec.label !== undefined) writer.attributeText(IFA.label, spec.label);
   if (spec.flags !== undefined) writer.attributeU32(IFA.flags, spec.flags);

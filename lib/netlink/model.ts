@@ -47,11 +47,20 @@ export interface Link {
   readonly group: number;
   readonly promiscuity: number | undefined;
   readonly allmulti: boolean;
+  /** The XDP program that sees its packets; undefined: none. */
+  readonly xdp: XdpState | undefined;
   /** Bridge port attributes, when the link is a bridge port. */
   readonly bridgePort: BridgePort | undefined;
   readonly vfs: readonly VfInfo[] | undefined;
   readonly parentDevName: string | undefined;
   readonly parentDevBusName: string | undefined;
+}
+
+/** IFLA_XDP. */
+export interface XdpState {
+  /** XDP_ATTACHED_*: 1 driver, 2 generic, 3 hardware, 4 several of them. */
+  readonly attached: number;
+  readonly program: number | undefined;
 }
 
 export interface BridgePort {
@@ -158,6 +167,12 @@ export interface LinkChange {
   readonly up?: boolean;
   readonly promisc?: boolean;
   readonly allmulti?: boolean;
+  /** false: no address resolution (IFF_NOARP). */
+  readonly arp?: boolean;
+  readonly multicast?: boolean;
+  readonly dynamic?: boolean;
+  /** Attaches an XDP program by its descriptor, -1 detaches the one that is there; `flags`: XDP_FLAGS_*. */
+  readonly xdp?: { readonly fd: number; readonly flags: number };
   readonly master?: number;
   readonly netnsFd?: number;
   /** With `netnsFd`: the index that the link gets there (IFLA_NEW_IFINDEX, Linux 5.14; older kernels ignore it). */
@@ -185,6 +200,8 @@ export interface Address {
 export interface AddressSpec {
   readonly index: number;
   readonly address: string;
+  /** The other end's address, of a point-to-point link. */
+  readonly peer?: string;
   readonly broadcast?: string;
   readonly label?: string;
   readonly scope?: number;

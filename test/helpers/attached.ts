@@ -5,6 +5,7 @@ import { createStatic } from "../../daemon/ipam/static.ts";
 import type { Plugin, PluginCall, PluginState } from "../../daemon/plugins/plugin.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import * as libc from "../../lib/base/libc.ts";
+import { openLog } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import type { CniResult, PluginConfig } from "../../lib/cni/types.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
@@ -47,6 +48,8 @@ const ipams: ReadonlyMap<string, IpamPlugin> = new Map([
 export class Attached {
   readonly #plugin: Plugin;
   readonly #base: Attachment;
+  /** What it warned of. */
+  readonly warnings: string[] = [];
   #state: JsonObject | undefined;
   #result: CniResult | undefined;
 
@@ -120,6 +123,9 @@ export class Attached {
       runtimeConfig: base.runtimeConfig ?? {},
       cniArgs: new Map(Object.entries(base.cniArgs ?? {})),
       ipam: undefined,
+      log: openLog("warn", {
+        write: (line) => void this.warnings.push(String(JSON.parse(line).msg)),
+      }),
     };
     const ipam = ipams.get(config.ipam?.type ?? "");
     return ipam === undefined ? call : { ...call, ipam: bindIpam(ipam, call) };

@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterEach, test } from "node:test";
+import koffi from "koffi";
 import { claimsOfNode } from "../../daemon/plugins/device-claims.ts";
 import { hostDevice } from "../../daemon/plugins/host-device.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
+import { Netns } from "../../lib/base/netns.ts";
 import { cniCode } from "../../lib/cni/errors.ts";
+import type { ValidAttachment } from "../../lib/cni/types.ts";
+import type { Link } from "../../lib/netlink/model.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { Attached, cleanSoon, moveIntoNode, staticIpam, watch } from "../helpers/attached.ts";
 import { Lab, type Place } from "../helpers/lab.ts";
@@ -159,20 +163,36 @@ test("host-device: without IPAM it is up without addresses; hwaddr finds it too"
   await cleanSoon(leaks);
 });
 
-test("host-device: when somebody took its name meanwhile it comes back under a stable other one", async () => {
+test("host-device: when somebody took its name meanwhile it comes back under a stable other one, and gets its own when that is free", async () => {
   const pod = lab.pod();
+  const attached = attachment(pod);
+  const leaks = await watch(node);
+  await attached.add();
+  node.run("ip", "link", "add", "dev0", "type", "bridge");
+  await attached.del();
+  assert.match(attached.warnings.join(), /comes back as "pn[0-9a-f]{10}": another interface took/);
+  const [back] = kernelState(node).links.filter((link) => String(link["ifname"]).startsWith("pn"));
+  assert.equal(back?.["address"], "02:00:00:00:00:10");
+  // The name is still taken at this GC, and no ADD gets the wrong device.
+  await collect([]);
+  assert.deepEqual(names(node).toSorted(), ["dev0", "lo", String(back?.["ifname"])]);
+  node.run("ip", "link", "del", "dev0");
+  await collect([]);
+  await cleanSoon(leaks);
+});
+
+test("host-device: an ADD that asks for a device by the name that it is owed finds it", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
   const attached = attachment(pod);
   await attached.add();
   node.run("ip", "link", "add", "dev0", "type", "bridge");
   await attached.del();
-  const [back] = kernelState(node).links.filter((link) => String(link["ifname"]).startsWith("pn"));
-  assert.equal(back?.["address"], "02:00:00:00:00:10");
-  const name = String(back?.["ifname"]);
-  assert.match(name, /^pn[0-9a-f]{10}$/);
   node.run("ip", "link", "del", "dev0");
-  node.run("ip", "link", "set", name, "down");
-  node.run("ip", "link", "set", name, "name", "dev0");
-  node.run("ip", "link", "set", "dev0", "alias", "uplink", "up");
+  const next = attachment(pod);
+  await next.add();
+  await next.del();
+  await cleanSoon(leaks);
 });
 
 test("host-device: a second pod is told who has the device, and gets it after that one's DEL", async () => {
@@ -371,3 +391,112 @@ test("host-device: neighbours that knew the addresses elsewhere are told of the 
   await attached.del();
   far.run("ip", "address", "del", "fd00:1::2/64", "dev", "far0");
 });
+
+test("host-device: addresses, master, flags and labels that the interface had on the node are there again", async () => {
+  const pod = lab.pod();
+  for (const command of [
+    "link add br9 type bridge",
+    "link set br9 up",
+    "link set dev0 arp off multicast off",
+    "address add 192.0.2.1/24 broadcast + dev dev0 label dev0:1",
+    "address add 192.0.2.2 peer 192.0.2.3/32 dev dev0 scope link",
+    "address add 192.0.2.4/24 dev dev0 noprefixroute",
+    "link set dev0 master br9",
+  ]) {
+    node.run("ip", ...command.split(" "));
+  }
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod);
+  await attached.add();
+  for (const command of [
+    "link set eth0 arp on multicast on dynamic on",
+    "address add 192.0.2.66/24 dev eth0",
+  ]) {
+    pod.run("ip", ...command.split(" "));
+  }
+  await attached.del();
+  await cleanSoon(leaks);
+  for (const command of [
+    "link set dev0 nomaster",
+    "link set dev0 arp on multicast on",
+    "address flush dev dev0",
+    "link del br9",
+  ]) {
+    node.run("ip", ...command.split(" "));
+  }
+});
+
+test("host-device: a master that went meanwhile is warned of, and a taken index does not matter", async () => {
+  const pod = lab.pod();
+  node.run("ip", "link", "add", "br9", "type", "bridge");
+  node.run("ip", "link", "set", "dev0", "master", "br9");
+  const { index } = await linkOf("dev0");
+  const attached = attachment(pod);
+  await attached.add();
+  node.run("ip", "link", "del", "br9");
+  node.run("ip", "link", "add", "squatter", "index", String(index), "type", "bridge");
+  await attached.del();
+  assert.match(attached.warnings.join(), /"dev0" had the master "br9", which is gone/);
+  const back = await linkOf("dev0");
+  assert.notEqual(back.index, index);
+  assert.deepEqual([back.mac, back.mtu, back.up], ["02:00:00:00:00:10", 1400, true]);
+  node.run("ip", "link", "del", "squatter");
+});
+
+test("host-device: an XDP program of the workload does not come along", async () => {
+  const pod = lab.pod();
+  const leaks = await watch(node, pod);
+  const attached = attachment(pod);
+  await attached.add();
+  const program = loadXdpProgram();
+  {
+    using netns = Netns.open(pod.path);
+    using rtnl = Rtnetlink.open(netns);
+    const { index } = (await rtnl.getLink({ name: "eth0" })) ?? { index: 0 };
+    await rtnl.changeLink(index, { xdp: { fd: program, flags: 2 } });
+    assert.equal((await rtnl.getLink({ index }))?.xdp?.attached, 2);
+  }
+  closeSync(program);
+  await attached.del();
+  assert.equal((await linkOf("dev0")).xdp, undefined);
+  await cleanSoon(leaks);
+});
+
+/** GC with these attachments still there. */
+async function collect(valid: readonly ValidAttachment[]): Promise<void> {
+  using host = Rtnetlink.open();
+  const signal = AbortSignal.timeout(5000);
+  await hostDevice.gc?.({ network: "net", config: { type: "host-device" }, host, signal }, valid);
+}
+
+async function linkOf(name: string): Promise<Link> {
+  using host = Rtnetlink.open();
+  const link = await host.getLink({ name });
+  assert(link);
+  return link;
+}
+
+/** bpf(BPF_PROG_LOAD) of linux/bpf.h with a program that lets every packet pass; its descriptor. */
+function loadXdpProgram(): number {
+  const attributes = koffi.struct({
+    type: "uint32",
+    count: "uint32",
+    instructions: "const void *",
+    licence: "const char *",
+    rest: koffi.array("uint8", 104),
+  });
+  const bpf = koffi
+    .load(null)
+    .func("syscall", "long", ["long", "long", koffi.pointer(attributes), "long"]);
+  const program = {
+    type: 6,
+    count: 2,
+    // r0 = XDP_PASS; exit
+    instructions: Buffer.from(`${"b700000002000000"}${"9500000000000000"}`, "hex"),
+    licence: "GPL",
+    rest: new Uint8Array(104),
+  };
+  const fd = Number(bpf(process.arch === "x64" ? 321 : 280, 5, program, 128));
+  assert(fd >= 0, "bpf(BPF_PROG_LOAD)");
+  return fd;
+}
