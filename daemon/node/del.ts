@@ -21,6 +21,8 @@ export async function del(
 ): Promise<void> {
   const record = node.store.get(request);
   if (record === undefined) {
+    // A kubelet repeats each DEL some times.
+    if (node.store.wasGivenBack(request)) return;
     await delUnknown(node, request, signal);
     return;
   }

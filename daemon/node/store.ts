@@ -11,6 +11,8 @@ import { type RecordKey, type SandboxRecord, sandboxRecord } from "./record.ts";
 const longestName = 200;
 /** Lines of a record's file, after which it is written anew with its last one alone. */
 const mostLines = 32;
+/** So many calls are remembered that were given back. */
+const mostGivenBack = 4_096;
 
 /**
  * A name for the file of a record: readable, unambiguous (`@` is in no container id) and short enough for any file system.
@@ -51,6 +53,7 @@ export class Store {
   readonly #log: Log;
   readonly #entries = new Map<string, Entry>();
   readonly #unreadable: string[] = [];
+  readonly #givenBack = new Set<string>();
 
   constructor(stateDir: string, log: Log) {
     this.#dir = join(stateDir, "records");
@@ -96,13 +99,24 @@ export class Store {
       else replaceFile(path, text);
     });
     this.#entries.set(key, { record, lines: lines <= mostLines ? lines : 1 });
+    this.#givenBack.delete(key);
   }
 
-  /** Removes the record. Safe to repeat. */
+  /** Removes the record of what is given back, all of it. Safe to repeat. */
   remove(key: RecordKey): void {
     const path = join(this.#dir, fileName(key));
     onDisk(`remove record "${path}"`, () => removeFile(path));
-    this.#entries.delete(keyText(key));
+    const text = keyText(key);
+    this.#entries.delete(text);
+    this.#givenBack.add(text);
+    const [oldest] = this.#givenBack;
+    if (this.#givenBack.size > mostGivenBack && oldest !== undefined)
+      this.#givenBack.delete(oldest);
+  }
+
+  /** Its record was removed lately by this process: nothing of it is left. */
+  wasGivenBack(key: RecordKey): boolean {
+    return this.#givenBack.has(keyText(key));
   }
 
   #load(): void {

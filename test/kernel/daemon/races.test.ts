@@ -111,6 +111,17 @@ test("a DEL that comes while its ADD is under way ends after it and leaves nothi
   assert.throws(() => pod.place.run("ip", "link", "show", "eth0"));
 });
 
+test("a DEL that is repeated does not start the default network's plugins again", async () => {
+  node.daemon.writeNetwork("default", podNetwork("default", { type: "steered" }));
+  const pod = node.sandbox("repeated");
+  await node.must("ADD", pod, { networks: ["default"] });
+  await node.must("DEL", pod);
+  steered.fail("DEL-repeated");
+  await node.must("DEL", pod);
+  assert.equal((await node.run("DEL", pod, { ifName: "eth7" })).json?.code, 11);
+  rmSync(join(node.daemon.networksDir, "default.yaml"));
+});
+
 test("a new sandbox of a pod waits for the older one's ADD", async () => {
   const args = "K8S_POD_NAMESPACE=a;K8S_POD_NAME=web;K8S_POD_UID=u-1";
   const [older, newer] = [node.sandbox("older"), node.sandbox("newer")];

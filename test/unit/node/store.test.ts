@@ -120,6 +120,20 @@ test("a half-written temporary file is removed and the record of before is kept"
   assert.deepEqual(readdirSync(join(dir, "records")), ["c1@eth0.json"]);
 });
 
+test("what was given back is known until the same call is made anew, and not without end", () => {
+  const store = new Store(dir, log);
+  assert.equal(store.wasGivenBack(record("c1")), false);
+  store.put(record("c1"));
+  store.remove(record("c1"));
+  assert.equal(store.wasGivenBack(record("c1")), true);
+  store.put(record("c1"));
+  assert.equal(store.wasGivenBack(record("c1")), false);
+  store.remove(record("c1"));
+  for (let turn = 0; turn < 4_096; turn += 1) store.remove(record(`other-${turn}`));
+  assert.equal(store.wasGivenBack(record("c1")), false);
+  assert.equal(new Store(dir, log).wasGivenBack(record("other-1")), false);
+});
+
 test("files and the folder are root's alone", () => {
   new Store(dir, log).put(record("c1"));
   const modes = ["records", "records/c1@eth0.json"].map((name) => {
