@@ -1,58 +1,103 @@
-import { globSync, readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { parseAllDocuments, stringify } from "yaml";
-import type { RunningProgram } from "./process.ts";
-import type { WholeCluster } from "./whole-cluster.ts";
+import type { KubeObject, WholeCluster } from "./whole-cluster.ts";
 
-/** podnetd as a plain process beside the kubelet, with the rights of its service account. */
-export class PodnetProcess {
+export const podnetNamespace = "podnet-system";
+const image = resolve("dist/podnet-image.tar");
+
+/** podnet as `kubectl apply -k` installs it: the DaemonSet, from the image that `make image` built. */
+export class PodnetInstallation {
   readonly #cluster: WholeCluster;
-  #running: RunningProgram | undefined;
 
   constructor(cluster: WholeCluster) {
     this.#cluster = cluster;
   }
 
-  get log(): string {
-    return this.#running?.output ?? "";
-  }
-
+  /** Installs it and waits until the node has it. */
   async install(): Promise<void> {
-    const { api, node, nodeName } = this.#cluster;
-    const files = [...globSync("conf/crds/legacy/*s.yaml"), "conf/rbac/node.yaml"];
-    const objects = files.flatMap((file) =>
-      parseAllDocuments(readFileSync(file, "utf8")).map((document) => document.toJS() as object),
+    if (!existsSync(image)) throw new Error("dist/podnet-image.tar is missing: make image");
+    this.#cluster.runtime.load(image);
+    this.apply();
+    await this.ready();
+  }
+
+  apply(): void {
+    const { api } = this.#cluster;
+    // Objects of a kind that the first run only makes known need a second.
+    const first = api.kubectl("apply", "-k", "conf/kustomize/legacy");
+    if (first.status !== 0) throw new Error(`kubectl apply -k: ${first.stderr}`);
+    const kinds = ["podnetworks.podnet.dev", "podnetworkattachments.podnet.dev"];
+    for (const name of [...kinds, "network-attachment-definitions.k8s.cni.cncf.io"])
+      api.must("wait", "--for=condition=Established", "--timeout=30s", `crd/${name}`);
+  }
+
+  /** The DaemonSet's pod is ready, and it is the newest one. */
+  async ready(seconds = 90): Promise<void> {
+    const path = `/apis/apps/v1/namespaces/${podnetNamespace}/daemonsets/podnetd`;
+    await this.#cluster.eventually(
+      "podnetd ready",
+      async () => {
+        const { metadata, status } = await this.#cluster.request("GET", path);
+        const { observedGeneration, numberReady, updatedNumberScheduled } = status;
+        const isNew = observedGeneration === metadata.generation && updatedNumberScheduled === 1;
+        const pods = await this.pods();
+        return isNew && numberReady === 1 && pods.length === 1 ? true : undefined;
+      },
+      { seconds, about: () => this.about() },
     );
-    api.apply(...objects);
-    const config = { kubeconfig: "/etc/podnet/kubeconfig", nodeName, nadTypes: ["*"] };
-    node.write("/etc/podnet/podnetd.yaml", stringify(config));
-    node.write("/etc/podnet/kubeconfig", readFileSync(api.kubeconfig("podnet")));
-    api.apply({
-      apiVersion: "podnet.dev/v1alpha1",
-      kind: "PodNetwork",
-      metadata: { name: "default" },
-      spec: { provider: "podnet.dev/conflist" },
-    });
-    await this.start();
-    node.run("cp", resolve("dist/bin/podnet"), "/opt/cni/bin/podnet");
-    node.write("/etc/cni/net.d/00-podnet.conflist", readFileSync("conf/samples/10-podnet.conflist"));
   }
 
-  async start(): Promise<void> {
-    const command = [resolve("dist/bin/podnetd"), "--config", "/etc/podnet/podnetd.yaml"];
-    const running = this.#cluster.node.program("podnetd", command);
-    this.#running = running;
-    await this.#cluster.eventually("podnetd ready", () => {
-      running.mustRun();
-      return running.output.includes("ready") ? true : undefined;
-    });
+  async pods(): Promise<KubeObject[]> {
+    return await this.#cluster.pods.list(podnetNamespace, "app.kubernetes.io/name=podnetd");
   }
 
-  async stop(): Promise<void> {
-    await this.#running?.stop(20);
+  /** kubectl rollout restart; does not wait. */
+  restart(): void {
+    this.#cluster.api.must("rollout", "restart", "-n", podnetNamespace, "daemonset/podnetd");
+  }
+
+  /** kill -9 of podnetd itself; the kubelet starts the container again. */
+  kill(): void {
+    this.#cluster.node.run("sh", "-c", "kill -9 $(pgrep -f lib/podnetd.mjs)");
+  }
+
+  /** The same program under another image name, as a release would bring it; does not wait. */
+  upgrade(tag: string): void {
+    const { api, runtime } = this.#cluster;
+    const name = this.#image();
+    const other = `${name.replace(/:[^:/]*$/, "")}:${tag}`;
+    runtime.ctr("images", "tag", name, other);
+    api.must("set", "image", "-n", podnetNamespace, "daemonset/podnetd", `podnetd=${other}`);
   }
 
   podnetctl(...args: string[]): string {
-    return this.#cluster.node.run(resolve("dist/bin/podnetctl"), ...args);
+    const exec = ["exec", "-n", podnetNamespace, "daemonset/podnetd", "--", "podnetctl"];
+    return this.#cluster.api.must(...exec, ...args);
+  }
+
+  log(): string {
+    const { api } = this.#cluster;
+    const all = ["logs", "-n", podnetNamespace, "daemonset/podnetd", "--tail=60"];
+    const before = api.kubectl(...all, "--previous");
+    return `${before.status === 0 ? `--- podnetd before\n${before.stdout}\n` : ""}--- podnetd\n${api.kubectl(...all).stdout}`;
+  }
+
+  /** For a failure's message. */
+  about(): string {
+    const { api, pods } = this.#cluster;
+    const list = api.kubectl("get", "pods", "-A", "-o", "wide").stdout;
+    const names = api.kubectl("get", "pods", "-n", podnetNamespace, "-o", "name").stdout;
+    const events = names
+      .split("\n")
+      .filter((name) => name !== "")
+      .flatMap((name) => pods.events(`${podnetNamespace}/${name.replace("pod/", "")}`));
+    return [list, ...events, this.log(), this.#cluster.logs()].join("\n");
+  }
+
+  #image(): string {
+    const done = spawnSync("tar", ["-xOf", image, "manifest.json"], { encoding: "utf8" });
+    const [{ RepoTags: names }] = JSON.parse(done.stdout) as [{ RepoTags: string[] }];
+    return names[0] ?? "";
   }
 }

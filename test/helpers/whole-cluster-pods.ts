@@ -27,7 +27,11 @@ const script = [
 ].join("\n");
 
 /** `metadata` and `spec` of a pod, or of a Deployment's template. */
-export function podTemplate({ annotations = {}, labels = {}, resources = {} }: Omit<PodWish, "name">): {
+export function podTemplate({
+  annotations = {},
+  labels = {},
+  resources = {},
+}: Omit<PodWish, "name">): {
   metadata: object;
   spec: object;
 } {
@@ -71,7 +75,10 @@ export class ClusterPods {
 
   async list(namespace = "default", labels = ""): Promise<KubeObject[]> {
     const query = labels === "" ? "" : `?labelSelector=${encodeURIComponent(labels)}`;
-    const { items } = await this.#cluster.request("GET", `/api/v1/namespaces/${namespace}/pods${query}`);
+    const { items } = await this.#cluster.request(
+      "GET",
+      `/api/v1/namespaces/${namespace}/pods${query}`,
+    );
     return items;
   }
 
@@ -168,5 +175,7 @@ function interfaces(text: string): SeenInterface[] {
     const ip = /^inet6? (?<ip>[^/]+)\/.*scope global/.exec(rest ?? "")?.groups?.["ip"];
     if (ip !== undefined) ips.push(ip);
   }
-  return [...found].map(([name, ips]) => ({ name, ips })).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  return [...found]
+    .map(([name, ips]) => ({ name, ips }))
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }

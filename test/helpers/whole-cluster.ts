@@ -13,8 +13,8 @@ import {
   NodeRuntime,
   pauseImage,
 } from "./whole-cluster-kubelet.ts";
-import { ClusterPods } from "./whole-cluster-pods.ts";
 import { ClusterNode } from "./whole-cluster-node.ts";
+import { ClusterPods } from "./whole-cluster-pods.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: objects have the shape that the API gives them
 export type KubeObject = any;
