@@ -7,6 +7,7 @@ import { resources } from "../../lib/kube/resource.ts";
 import { Lookup } from "./kube-lookup.ts";
 import { KubeNetworks } from "./kube-networks.ts";
 import { KubePods } from "./kube-pods.ts";
+import { KubeSelf } from "./kube-self.ts";
 
 export interface KubeOptions {
   /** Path of a kubeconfig file, or `in-cluster`. */
