@@ -25,7 +25,16 @@ export interface KeptObject<T> {
 }
 
 export type KeptNetwork = KeptObject<PodNetwork>;
-export type KeptAttachment = KeptObject<PodNetworkAttachment>;
+
+/** The pod that has an attachment's fixed addresses, in the attachment's namespace. */
+export interface Holder {
+  readonly name: string;
+  readonly uid: string;
+}
+
+export type KeptAttachment = KeptObject<PodNetworkAttachment> & {
+  readonly holder?: Holder;
+};
 export type KeptNad = Kept<Nad>;
 
 /** Never throws: an object without sound metadata has empty texts. */
@@ -35,7 +44,11 @@ export function keepPodNetwork(object: JsonObject): KeptNetwork {
 
 /** Never throws. */
 export function keepPodNetworkAttachment(object: JsonObject): KeptAttachment {
-  return keepObject(object, decodePodNetworkAttachment);
+  const kept = keepObject(object, decodePodNetworkAttachment);
+  const holder = objectOf(objectOf(object["status"])["holder"]);
+  const { name, uid } = holder;
+  const isHeld = typeof name === "string" && typeof uid === "string";
+  return isHeld ? { ...kept, holder: { name, uid } } : kept;
 }
 
 /** Never throws. */

@@ -3,7 +3,7 @@ import type { ObjectMeta } from "../../lib/api/objects.ts";
 import { keyText, type ObjectKey } from "../../lib/kube/resource.ts";
 import type { KeptAttachment } from "./kept-objects.ts";
 import type { KeptPod } from "./kept-pods.ts";
-import { type PodRefs, podRefs } from "./pod-refs.ts";
+import { holdsDeleted, type PodRefs, podRefs } from "./pod-refs.ts";
 import type { Stores } from "./stores.ts";
 
 /** Whose users changed, or something about them that decides whether they hold it. */
@@ -50,6 +50,23 @@ export class Users implements Disposable {
   /** Pods that refer to the attachment. */
   podsOfAttachment(key: string): ReadonlySet<string> {
     return this.#podsOfAttachment.get(key) ?? nothing;
+  }
+
+  /** Pods that refer to the network by its name or through an attachment, or run on it. */
+  allPodsOfNetwork(name: string): ReadonlySet<string> {
+    const attachments = this.attachmentsOfNetwork(name);
+    if (attachments.size === 0) return this.podsOfNetwork(name);
+    const through = [...attachments].flatMap((key) => [...this.podsOfAttachment(key)]);
+    return new Set([...this.podsOfNetwork(name), ...through]);
+  }
+
+  /** Those of the pods that keep what they refer to from going since it was deleted (RFC 3339). */
+  holding(pods: Iterable<string>, deleted: string): string[] {
+    return [...pods].filter((key) => {
+      const [namespace = "", name = ""] = key.split("/");
+      const pod = this.#stores.pods.get({ namespace, name });
+      return pod !== undefined && holdsDeleted(pod, deleted);
+    });
   }
 
   /** Attachments of the network. */

@@ -5,10 +5,9 @@ import type { Log } from "../base/log.ts";
 import { Backoff } from "./backoff.ts";
 import { type KubeClient, statusOf } from "./client.ts";
 import { isExpired, isNotFound, KubeError } from "./error.ts";
+import { listPages } from "./list.ts";
 import { acceptOf, keyText, listPath, type ObjectKey, type Resource } from "./resource.ts";
 
-/** Objects in one page of a list. */
-const pageSize = "500";
 /** Milliseconds between looks for a kind that the server does not have (yet). */
 const absentPause = 30_000;
 
@@ -138,24 +137,14 @@ export class Reflector<T> {
   async #list(signal: AbortSignal): Promise<void> {
     const { client, resource, keep } = this.#options;
     const found = new Map<string, { key: ObjectKey; value: T }>();
-    let next = "";
     let version = "";
-    do {
-      const page = await client.request({
-        path: listPath(resource),
-        accept: acceptOf(resource, true),
-        query: { ...this.#selector(), limit: pageSize, ...(next === "" ? {} : { continue: next }) },
-        timeout: 60_000,
-        signal,
-      });
-      const { items, metadata } = decodeList(resource, page);
-      for (const item of items) {
+    for await (const page of listPages(client, resource, { query: this.#selector(), signal })) {
+      for (const item of page.items) {
         const key = keyOf(item);
         if (key !== undefined) found.set(keyText(key), { key, value: keep(item) });
       }
-      next = metadata.next;
-      version = metadata.version;
-    } while (next !== "");
+      ({ version } = page);
+    }
     this.#version = version;
     this.#replace(found);
     this.#touch();
@@ -236,27 +225,8 @@ export class Reflector<T> {
   }
 }
 
-interface Page {
-  readonly items: readonly JsonObject[];
-  readonly metadata: { readonly next: string; readonly version: string };
-}
-
-function decodeList(resource: Resource, page: unknown): Page {
-  const { items = [], metadata } = isJsonObject(page) ? page : {};
-  if (!isJsonObject(metadata) || !Array.isArray(items ?? [])) {
-    throw new KubeError(`list ${resource.plural}: the answer is no list`);
-  }
-  const { continue: next, resourceVersion } = metadata;
-  return {
-    items: ((items ?? []) as readonly unknown[]).filter(isJsonObject),
-    metadata: {
-      next: typeof next === "string" ? next : "",
-      version: typeof resourceVersion === "string" ? resourceVersion : "",
-    },
-  };
-}
-
-function keyOf({ metadata }: JsonObject): ObjectKey | undefined {
+/** undefined: it has no sound name. */
+export function keyOf({ metadata }: JsonObject): ObjectKey | undefined {
   if (!isJsonObject(metadata)) return undefined;
   const { name, namespace = "" } = metadata;
   return typeof name === "string" && typeof namespace === "string"
