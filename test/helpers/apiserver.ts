@@ -19,6 +19,7 @@ export interface KubectlAnswer {
 export const tokens = {
   admin: "admin-token",
   podnet: "podnet-token",
+  controller: "controller-token",
   kubelet: "kubelet-token",
   scheduler: "scheduler-token",
 } as const;
@@ -182,6 +183,7 @@ export class ApiServer implements AsyncDisposable {
       `${tokens.kubelet},system:node:${nodeName},uid-kubelet,"system:nodes"`,
       `${tokens.scheduler},system:kube-scheduler,uid-scheduler`,
       `${tokens.podnet},system:serviceaccount:podnet-system:podnetd,uid-podnet,"system:serviceaccounts"`,
+      `${tokens.controller},system:serviceaccount:podnet-system:podnet-controller,uid-controller,"system:serviceaccounts"`,
     ];
     writeFileSync(join(this.folder, "tokens.csv"), `${users.join("\n")}\n`);
   }
