@@ -1,7 +1,10 @@
 import { Command, CommanderError, Option } from "commander";
 import { DaemonError } from "./client.ts";
 import { addCniCommands } from "./commands-cni.ts";
+import { addDoctorCommand } from "./commands-doctor.ts";
+import { addExplainCommand } from "./commands-explain.ts";
 import { addGcCommand } from "./commands-gc.ts";
+import { addLogLevelCommand } from "./commands-log-level.ts";
 import { addLsCommand } from "./commands-ls.ts";
 import { addResolveCommand } from "./commands-resolve.ts";
 import { UsageError } from "./session.ts";
@@ -14,8 +17,11 @@ Examples:
   podnetctl del /run/netns/web                     give everything back
   podnetctl resolve -f pod.yaml                    what a pod would get, without doing it
   podnetctl gc                                     free what no live sandbox owns
+  podnetctl doctor                                 what is wrong with this node, and what to do
+  podnetctl explain web-0 -n team-a                what became of a pod's networks, and why
+  podnetctl log-level debug                        more in the log, until the daemon is restarted
 
-Exit status: 0 done, 1 podnet refused or failed (the reason is on stderr), 2 the command line is wrong.`;
+Exit status: 0 done, 1 podnet refused or failed (the reason is on stderr) or doctor found an error, 2 the command line is wrong.`;
 
 function buildProgram(): Command {
   const program = new Command("podnetctl")
@@ -33,6 +39,9 @@ function buildProgram(): Command {
   addCniCommands(program);
   addGcCommand(program);
   addResolveCommand(program);
+  addDoctorCommand(program);
+  addExplainCommand(program);
+  addLogLevelCommand(program);
   return program;
 }
 

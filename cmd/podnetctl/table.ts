@@ -17,7 +17,8 @@ export function formatTable(rows: readonly (readonly string[])[]): string {
     .join("\n");
 }
 
-function printable(text: string): string {
+/** Control characters of outside text, escaped for a terminal. */
+export function printable(text: string): string {
   return text.replace(/\p{Cc}/gu, (character) => JSON.stringify(character).slice(1, -1));
 }
 

@@ -3,12 +3,14 @@ import { join } from "node:path";
 import { Command, CommanderError } from "commander";
 import { type ConfigFlags, type DaemonConfig, loadConfig } from "../../daemon/node/config.ts";
 import { startDaemon } from "../../daemon/node/daemon.ts";
+import { debugSwitch } from "../../daemon/node/log-level.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { openLog } from "../../lib/base/log.ts";
 
 const help = `
 Every flag is also a key of the configuration file, in camelCase (networksDir: /etc/podnet/networks).
-podnetd stays in the foreground, logs JSON lines to stderr, says "ready" when it serves, and ends on SIGTERM.`;
+podnetd stays in the foreground, logs JSON lines to stderr, says "ready" when it serves, and ends on SIGTERM.
+SIGUSR2 switches the log level to debug and back; podnetctl log-level sets any.`;
 
 function buildCommand(): Command {
   return new Command("podnetd")
@@ -61,6 +63,7 @@ function siblingStub(): string | undefined {
 
 async function serve(config: DaemonConfig): Promise<number> {
   const log = openLog(config.logLevel);
+  process.on("SIGUSR2", debugSwitch(log));
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
     for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
   });

@@ -5,13 +5,17 @@ import { errorText } from "../../lib/base/errors.ts";
 import { ensurePrivateDir } from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
+import { podnetVersion } from "../../lib/base/version.ts";
 import { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { setSysctlDir } from "../plugins/shared-sysctl.ts";
+import { CallsUnderway } from "./calls-underway.ts";
 import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
 import type { Dispatch } from "./dispatch.ts";
+import { oldestPending } from "./doctor-pending.ts";
+import { History } from "./explain-history.ts";
 import { EndedError } from "./failure.ts";
 import { Gate, gateSizes } from "./gate.ts";
 import type { InstallEvent } from "./install.ts";
@@ -19,9 +23,12 @@ import { withNodeDefault } from "./install-default.ts";
 import { registerInstallMetrics } from "./install-metrics.ts";
 import { openInstaller } from "./install-open.ts";
 import type { KubeNode } from "./kube-node.ts";
+import { LeakWatch } from "./leak-watch.ts";
 import { KeyedLocks } from "./locks.ts";
 import { Metrics } from "./metrics.ts";
+import { multusContainers } from "./multus-cache-inherit.ts";
 import { DirectoryNetworks } from "./networks.ts";
+import { registerOperatorMetrics } from "./operator-metrics.ts";
 import { takeOver } from "./owner.ts";
 import { PendingDetaches } from "./pending.ts";
 import { findPlugins } from "./plugin-finder.ts";
@@ -70,6 +77,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
   stack.defer(() => pending.stop());
+  stack.use(watchLeaks(node, to));
   const underway = new Underway();
   const { servers, keeper } = await serveAll(to, underway);
   // Whatever the log level: people and supervisors wait for this line.
@@ -153,10 +161,11 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
       "start with a cluster: this node's name is not known: set nodeName, or NODE_NAME from spec.nodeName",
     );
   }
-  const [nodes, publishing, metrics, { ObjectEvents }] = await Promise.all([
+  const [nodes, publishing, metrics, lives, { ObjectEvents }] = await Promise.all([
     import("./kube-node.ts"),
     import("./publish.ts"),
     import("./kube-metrics.ts"),
+    import("./doctor-credentials.ts"),
     import("../../lib/kube/events.ts"),
   ]);
   const kube = new nodes.KubeNode({ kubeconfig, nodeName, cniConfDir, log });
@@ -171,7 +180,12 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
       await kube[Symbol.asyncDispose]();
     },
     publisher: (node) => new publishing.Publisher({ ...node, kube, nodeName }),
-    measure: (registry, publisher) => metrics.registerKubeMetrics(registry, { kube, publisher }),
+    measure: (registry, publisher) =>
+      metrics.registerKubeMetrics(registry, {
+        kube,
+        publisher,
+        lives: async () => lives.credentialLives(await kube.client.connection()),
+      }),
   };
 }
 
@@ -185,15 +199,29 @@ function dispatchOf(node: NodeContext, stopping: AbortSignal): Dispatch {
   const sizes = gateSizes(process.constrainedMemory());
   const gates = { add: new Gate(sizes), del: new Gate(sizes) };
   const { store } = node;
+  const calls = new CallsUnderway();
   const metrics = new Metrics({
     attachments: () => store.all().reduce((sum, record) => sum + record.attachments.length, 0),
     sandboxes: () => store.size,
     pending: () => store.all().filter(({ phase }) => phase === "deleting").length,
-    waiting: () => ({ add: gates.add.waiting, del: gates.del.waiting }),
+    waiting: () => ({ add: calls.waiting("add"), del: calls.waiting("del") }),
     running: () => ({ add: gates.add.running, del: gates.del.running }),
     unreadable: () => store.unreadable.length,
   });
-  return { node, metrics, gates, stopping };
+  return { node, metrics, gates, stopping, calls, history: new History() };
+}
+
+function watchLeaks(node: NodeContext, { metrics, calls }: Dispatch): LeakWatch {
+  const leaks = new LeakWatch(node);
+  leaks.start();
+  registerOperatorMetrics(metrics.registry, {
+    version: podnetVersion,
+    calls,
+    leaks,
+    oldestPending: () => oldestPending(node.store.all()),
+    foreignSandboxes: async () => (await multusContainers(node.config)).length,
+  });
+  return leaks;
 }
 
 interface Serving {

@@ -1,4 +1,5 @@
 import { Gauge, type Registry } from "prom-client";
+import type { CredentialLife } from "./doctor-credentials.ts";
 import type { KubeNode } from "./kube-node.ts";
 import type { Publisher } from "./publish.ts";
 
@@ -6,12 +7,14 @@ import type { Publisher } from "./publish.ts";
 export interface KubeMetricSources {
   readonly kube: Pick<KubeNode, "watches">;
   readonly publisher: Pick<Publisher, "waiting" | "droppedEvents">;
+  /** podnetd's credentials; rejects while they can't be read. */
+  readonly lives?: () => Promise<readonly CredentialLife[]>;
 }
 
 /** The metrics of a node that belongs to a cluster; docs/metrics.md describes each. */
 export function registerKubeMetrics(
   registry: Registry,
-  { kube, publisher }: KubeMetricSources,
+  { kube, publisher, lives }: KubeMetricSources,
 ): void {
   const registers = [registry];
   new Gauge({
@@ -56,6 +59,19 @@ export function registerKubeMetrics(
     registers,
     collect() {
       this.set(publisher.droppedEvents);
+    },
+  });
+  new Gauge({
+    name: "podnet_credentials_end_timestamp_seconds",
+    help: "When a credential of podnetd for the API server ends, in seconds since the epoch; absent where that can't be told",
+    labelNames: ["kind"],
+    registers,
+    async collect() {
+      this.reset();
+      const known = await lives?.().catch(() => []);
+      for (const { kind, ends } of known ?? []) {
+        if (ends !== undefined) this.set({ kind }, ends / 1000);
+      }
     },
   });
 }

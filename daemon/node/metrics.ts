@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { nextStep } from "./next-steps.ts";
 
 /** What the gauges read when somebody asks for the metrics. */
 export interface MetricSources {
@@ -15,6 +16,7 @@ export class Metrics {
   readonly registry = new Registry();
   readonly #operations: Histogram<"verb" | "outcome">;
   readonly #retries: Counter<"outcome">;
+  readonly #errors: Counter<"verb" | "code" | "name">;
 
   constructor(sources: MetricSources) {
     const registers = [this.registry];
@@ -31,6 +33,12 @@ export class Metrics {
       name: "podnet_detach_retries_total",
       help: "Attempts of the daemon itself to finish a DEL, by outcome",
       labelNames: ["outcome"],
+      registers,
+    });
+    this.#errors = new Counter({
+      name: "podnet_cni_errors_total",
+      help: "CNI calls that were answered with an error, by its code and the code's name",
+      labelNames: ["verb", "code", "name"],
       registers,
     });
     this.#gauge(
@@ -53,7 +61,11 @@ export class Metrics {
       "Records set aside because they can't be read",
       sources.unreadable,
     );
-    this.#verbGauge("podnet_queue_depth", "Operations that wait for their turn", sources.waiting);
+    this.#verbGauge(
+      "podnet_queue_depth",
+      "Operations that wait: for their container's or pod's lock, or for their turn",
+      sources.waiting,
+    );
     this.#verbGauge("podnet_operations_running", "Operations under way", sources.running);
     collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 200 });
   }
@@ -61,6 +73,8 @@ export class Metrics {
   /** Counts one answered request. `seconds` from arrival to answer. */
   observe(verb: string, outcome: string, seconds: number): void {
     this.#operations.observe({ verb, outcome }, seconds);
+    if (outcome === "ok") return;
+    this.#errors.inc({ verb, code: outcome, name: nextStep(Number(outcome)).name });
   }
 
   countRetry(outcome: "done" | "failed"): void {

@@ -3,7 +3,7 @@ import { CniError } from "../../lib/cni/errors.ts";
 import type { CniRequest } from "../../lib/cni/request.ts";
 import { Backoff } from "../../lib/kube/backoff.ts";
 import { KubeError } from "../../lib/kube/error.ts";
-import { ObjectEvents } from "../../lib/kube/events.ts";
+import { type EmittedEvent, ObjectEvents } from "../../lib/kube/events.ts";
 import { keyText, type ObjectKey, objectPath, resources } from "../../lib/kube/resource.ts";
 import type { NodeContext } from "./context.ts";
 import { failureReason } from "./kube-events.ts";
@@ -56,6 +56,11 @@ export class Publisher implements AsyncDisposable {
   /** Events that were not written since the start. */
   get droppedEvents(): number {
     return this.#events.dropped;
+  }
+
+  /** Events on a pod of late, oldest first. */
+  eventsOf(namespace: string, name: string): EmittedEvent[] {
+    return this.#events.about(namespace, name);
   }
 
   /** After a CNI call was answered. Never throws, never waits. */

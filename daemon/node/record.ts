@@ -28,6 +28,12 @@ const attachmentRecord = z.object({
   /** The selection's `cni-args`. */
   cniArgs: jsonObject.optional(),
   result: result.optional(),
+  /** The device that it has, which no other attachment gets until it is given back. */
+  device: z.object({ resource: z.string(), id: z.string() }).optional(),
+  /** Its device information file, deleted with it. */
+  deviceInfoFile: z.string().optional(),
+  /** What that file said after ADD. */
+  deviceInfo: jsonObject.optional(),
   /** What plugins must remember (see PluginState), by their place in the list. */
   states: z.record(z.string(), jsonObject).default({}),
   /** Places in the list whose plugin runs as an executable although podnet has the type: one made the attachment, and one can undo it. */
@@ -63,8 +69,14 @@ export const sandboxRecord = z.object({
   created: z.string(),
   phase: z.enum(["adding", "attached", "deleting"]),
   attachments: z.array(attachmentRecord),
+  /** Networks of the selection that other providers attach. */
+  leftAlone: z
+    .array(z.object({ network: z.string(), provider: z.string(), ifName: z.string() }))
+    .optional(),
   /** Why the latest attempt to give it back did not finish. */
   fault: z.string().optional(),
+  /** When giving it back began, RFC 3339. */
+  deleting: z.string().optional(),
   inherited: inheritance.optional(),
 });
 

@@ -24,7 +24,9 @@ export interface UndoWork {
  */
 export async function giveBack(work: UndoWork): Promise<void> {
   const { node, record } = work;
-  if (record.phase !== "deleting") note(node, record, { phase: "deleting" });
+  if (record.phase !== "deleting") {
+    note(node, record, { phase: "deleting", deleting: new Date().toISOString() });
+  }
   const faults: unknown[] = [];
   for (const run of runsOf(record)) {
     const outcomes = await Promise.allSettled(

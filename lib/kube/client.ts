@@ -43,6 +43,11 @@ export class KubeClient {
     this.#userAgent = userAgent;
   }
 
+  /** Where and as whom the next request would be made. Rejects with a KubeError when no credentials can be read. */
+  async connection(): Promise<Connection> {
+    return await this.#credentials.current();
+  }
+
   /** The answer's JSON. */
   async request(options: KubeRequest): Promise<unknown> {
     const { signal, timeout = requestTimeout } = options;

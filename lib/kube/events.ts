@@ -39,6 +39,14 @@ interface Known {
   sent: number;
 }
 
+/** An event as it was emitted, repetitions counted. */
+export interface EmittedEvent extends Pick<ObjectEvent, "type" | "reason" | "message"> {
+  /** RFC 3339, both. */
+  readonly first: string;
+  readonly last: string;
+  readonly count: number;
+}
+
 /** Who writes events. */
 export interface EventSource {
   readonly component: string;
@@ -87,6 +95,15 @@ export class ObjectEvents {
     const made = { event, object, first: new Date(now).toISOString(), count: 1, sent: 0 };
     this.#remember(key, made);
     this.#send(made);
+  }
+
+  /** What was emitted about an object lately, oldest first, as far as it is remembered. */
+  about(namespace: string, name: string): EmittedEvent[] {
+    return [...this.#known.values()]
+      .filter(({ event }) => event.namespace === namespace && event.name === name)
+      .map(({ event: { type, reason, message }, first, count, sent }) => {
+        return { type, reason, message, first, last: new Date(sent).toISOString(), count };
+      });
   }
 
   async stop(): Promise<void> {

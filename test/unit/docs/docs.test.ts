@@ -6,6 +6,7 @@ import { configKeys } from "../../../daemon/node/config-schema.ts";
 import { registerInstallMetrics } from "../../../daemon/node/install-metrics.ts";
 import { registerKubeMetrics } from "../../../daemon/node/kube-metrics.ts";
 import { Metrics } from "../../../daemon/node/metrics.ts";
+import { registerOperatorMetrics } from "../../../daemon/node/operator-metrics.ts";
 import { createInProcessIpam, inProcessPlugins } from "../../../daemon/plugins/registry.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 
@@ -44,6 +45,13 @@ test("docs/metrics.md has each metric of podnet, and no other", async () => {
   const publisher = { waiting: 0, droppedEvents: 0 };
   registerInstallMetrics(registry, { fault: undefined, restored: { conflist: 0, stub: 0 } });
   registerKubeMetrics(registry, { kube: { watches: () => [] }, publisher });
+  registerOperatorMetrics(registry, {
+    version: "0",
+    calls: { oldest: zero },
+    leaks: { counts: () => ({ sandbox: 0, address: 0, link: 0, device: 0 }) },
+    oldestPending: zero,
+    foreignSandboxes: async () => 0,
+  });
   const names = (await registry.getMetricsAsJSON()).map(({ name }) => name);
   const documented = [...read("docs/metrics.md").matchAll(/^\| `(podnet_\w+)/gm)].map(
     ([, name]) => name,
