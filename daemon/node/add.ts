@@ -7,6 +7,9 @@ import { type CniResult, emptyResult } from "../../lib/cni/types.ts";
 import { attach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { settleDefaultRoutes } from "./default-routes.ts";
+import { type Devices, devicesOfPod } from "./devices.ts";
+import { assignDevices, type WithDevice } from "./devices-assign.ts";
+import { infoFileOf } from "./devices-info.ts";
 import { requireExecutables } from "./executables.ts";
 import { asFailure } from "./failure.ts";
 import { requireFamilies } from "./families.ts";
@@ -34,12 +37,13 @@ export async function add(
   if (adopted !== undefined) return adopted;
   await undoInterrupted(node, request, signal);
   const plan = await planRequest(node, request);
+  const devices = await devicesOfPod(node, request, { attachments: plan.attachments, signal });
   await requireExecutables(node.plugins, plan, cniPathOf(node, request));
   await refuseTakenNames(plan, sandbox);
   refuseForeignNames(node, request, plan);
   const names = plan.attachments.map(({ conflist }) => decodeConflist(conflist).name);
   const record = await node.collections.begin(names, signal, () =>
-    intend(node, request, { sandbox, plan }),
+    intend(node, request, { sandbox, plan, devices }),
   );
   try {
     await attachAll({ node, record, sandbox, signal }, plan);
@@ -142,12 +146,14 @@ function refuseForeignNames(node: NodeContext, request: SandboxRequest, plan: Pl
   }
 }
 
-/** Writes the intent: from here on a DEL finds everything that this ADD may have made. */
+/** Writes the intent: from here on a DEL finds everything that this ADD may have made, and its devices are nobody else's. */
 function intend(
   node: NodeContext,
   request: SandboxRequest,
-  to: { readonly sandbox: OpenSandbox; readonly plan: Plan },
+  to: { readonly sandbox: OpenSandbox; readonly plan: Plan; readonly devices: Devices },
 ): SandboxRecord {
+  const { attachments, leftAlone } = to.plan;
+  const assigned = assignDevices(attachments, to.devices, node.store.all());
   const record: SandboxRecord = {
     version: 1,
     containerId: request.containerId,
@@ -161,10 +167,21 @@ function intend(
     pod: podOf(request.args),
     created: new Date().toISOString(),
     phase: "adding",
-    attachments: to.plan.attachments.map((planned) => ({ ...planned, states: {} })),
+    attachments: assigned.map((one) => recordOf(node, request, one)),
+    ...(leftAlone.length === 0 ? {} : { leftAlone: [...leftAlone] }),
   };
   node.store.put(record);
   return record;
+}
+
+function recordOf(
+  { config }: NodeContext,
+  request: SandboxRequest,
+  { resourceName: _, ...planned }: WithDevice,
+): AttachmentRecord {
+  const deviceInfoFile = infoFileOf(config.deviceInfoDir, request, planned);
+  const file = deviceInfoFile === undefined ? {} : { deviceInfoFile };
+  return { ...planned, ...file, states: {} };
 }
 
 async function attachAll(work: AddWork, plan: Plan): Promise<void> {

@@ -1,7 +1,7 @@
 import { networksArg } from "../../lib/api/names.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
-import { mergeCniArgs, runtimeConfigFor } from "../../lib/cni/derive.ts";
+import { mergeCniArgs, runtimeConfigFor, withDeviceId } from "../../lib/cni/derive.ts";
 import { type CniError, cniCode } from "../../lib/cni/errors.ts";
 import { decodeCniArgs } from "../../lib/cni/request.ts";
 import { type CniResult, emptyResult, type PluginConfig } from "../../lib/cni/types.ts";
@@ -9,6 +9,7 @@ import { versionAtLeast } from "../../lib/cni/versions.ts";
 import { bindIpam, type IpamCall } from "../ipam/ipam.ts";
 import type { BoundIpam, Plugin, PluginCall, PluginState, Sandbox } from "../plugins/plugin.ts";
 import type { NodeContext } from "./context.ts";
+import { copyInfo, deleteInfo, infoFileArgs, readInfo } from "./devices-info.ts";
 import { asFailure } from "./failure.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 
@@ -81,7 +82,8 @@ function configOf(work: AttachmentWork, conflist: Conflist, plugin: PluginConfig
   const { name, cniVersion } = conflist;
   const named = namedConfigs.get(plugin) ?? { ...plugin, cniVersion, name };
   namedConfigs.set(plugin, named);
-  return mergeCniArgs(named, work.attachment.cniArgs);
+  const { cniArgs, device } = work.attachment;
+  return withDeviceId(mergeCniArgs(named, cniArgs), device?.id);
 }
 
 function stepAt(
@@ -102,7 +104,10 @@ function stepAt(
     ifName: attachment.ifName,
     sandbox,
     netnsPath: record.netns,
-    runtimeConfig: runtimeConfigFor(plugin, attachment.capabilityArgs),
+    runtimeConfig: runtimeConfigFor(plugin, {
+      ...attachment.capabilityArgs,
+      ...infoFileArgs(attachment),
+    }),
     cniArgs: pluginArgs(record.cniArgs),
     prevResult: place.prevResult,
     state: stateOf(work, String(place.index)),
@@ -130,8 +135,10 @@ function onNetwork({ attachment, signal }: AttachmentWork, verb: string, error: 
  */
 export async function attach(work: AttachmentWork): Promise<CniResult> {
   const conflist = decodeConflist(work.attachment.conflist);
+  const { attachment, node } = work;
   let result: CniResult | undefined;
   try {
+    copyInfo(node.config.deviceInfoDir, attachment, node.log);
     for (const index of conflist.plugins.keys()) {
       work.signal.throwIfAborted();
       const { plugin, call, started } = stepAt(work, conflist, { index, prevResult: result });
@@ -141,8 +148,10 @@ export async function attach(work: AttachmentWork): Promise<CniResult> {
   } catch (error) {
     throw onNetwork(work, "attach", error);
   }
-  work.attachment.result = result ?? emptyResult;
-  return work.attachment.result;
+  const info = readInfo(attachment, node.log);
+  if (info !== undefined) attachment.deviceInfo = info;
+  attachment.result = result ?? emptyResult;
+  return attachment.result;
 }
 
 /**
@@ -157,6 +166,7 @@ export async function detach(work: AttachmentWork): Promise<void> {
       const { plugin, call, started } = stepAt(work, conflist, { index, prevResult });
       if (started === undefined || started.isSet()) await plugin.del(call);
     }
+    deleteInfo(work.attachment);
     if (work.record.inherited !== undefined) await removeForeignLink(work, conflist);
   } catch (error) {
     throw onNetwork(work, "detach", error);

@@ -16,6 +16,11 @@ const absolute = z
   .string("must be a path")
   .refine((path) => path.startsWith("/") && !path.includes("\0"), "must be an absolute path");
 
+const socketPath = absolute.refine(
+  (path) => Buffer.byteLength(path) <= 107,
+  "must have at most 107 bytes, a unix socket's limit",
+);
+
 /** Directories as a list, or separated by ":" as in CNI_PATH. */
 const directories = z.preprocess(
   (value) => (typeof value === "string" ? value.split(":") : value),
@@ -73,12 +78,7 @@ export const configSchema = z.strictObject(
   {
     /** Directory of PodNetwork and NetworkAttachmentDefinition manifests. */
     networksDir: absolute.default("/etc/podnet/networks.d"),
-    socket: absolute
-      .refine(
-        (path) => Buffer.byteLength(path) <= 107,
-        "must have at most 107 bytes, a unix socket's limit",
-      )
-      .default("/run/podnet/podnetd.sock"),
+    socket: socketPath.default("/run/podnet/podnetd.sock"),
     stateDir: absolute.default("/var/lib/podnet"),
     /** Where delegate executables are looked for after the request's own CNI_PATH. */
     cniBinDir: directories.default(["/opt/cni/bin"]),
@@ -122,6 +122,10 @@ export const configSchema = z.strictObject(
         if (message !== undefined) context.addIssue({ code: "custom", message });
       })
       .optional(),
+    /** The kubelet's pod-resources API: which devices a pod was given. */
+    podResourcesSocket: socketPath.default("/var/lib/kubelet/pod-resources/kubelet.sock"),
+    /** Folder of device information files: those of device plugins in dp, those of attachments in cni. */
+    deviceInfoDir: absolute.default("/var/run/k8s.cni.cncf.io/devinfo"),
     namespaceIsolation: flag.default(false),
     /** Namespaces whose NADs every pod may use where namespaceIsolation is on. */
     globalNamespaces: z.array(namespace, "must be a list of namespaces").default([]),

@@ -43,5 +43,5 @@ function cidrsOf(node: unknown): readonly string[] {
   if (!isJsonObject(spec)) return [];
   const { podCIDRs, podCIDR } = spec;
   const list = Array.isArray(podCIDRs) ? (podCIDRs as readonly Json[]) : [podCIDR];
-  return list.filter((one) => typeof one === "string" && one !== "");
+  return list.filter((one): one is string => typeof one === "string" && one !== "");
 }

@@ -1,4 +1,12 @@
-import { closeSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { DecodeError, decode } from "../../lib/base/decode.ts";
@@ -7,14 +15,14 @@ import { ensureDir } from "../../lib/base/files.ts";
 import { type CniError, cniCode } from "../../lib/cni/errors.ts";
 import { asCniError } from "./shared-errors.ts";
 
-/**
+/*
  * Device information files (Device Information Specification 1.1.0 of the Network Plumbing Working Group): what a workload needs to know of a
- * device that it was given, such as its PCI address.
+ * device that it was given, such as its PCI address. They lie below /var/run/k8s.cni.cncf.io/devinfo.
  */
-export const deviceInfoDir = "/var/run/k8s.cni.cncf.io/devinfo";
 
 /** The version that podnet writes. Files of other versions are read: fields were only ever added. */
 export const deviceInfoVersion = "1.1.0";
+const longestInfo = 64 * 1024;
 
 const text = z.string().min(1);
 const version = z.string().min(1);
@@ -55,18 +63,22 @@ const schema = z.discriminatedUnion("type", [
 export type DeviceInfo = z.output<typeof schema>;
 
 /** Where a device plugin leaves the information on a device of a resource (`vendor.com/resource`). */
-export function devicePluginInfoPath(resourceName: string, deviceId: string): string {
-  return `${deviceInfoDir}/dp/${flat(resourceName)}-${flat(deviceId)}-device.json`;
+export function devicePluginInfoPath(dir: string, resourceName: string, deviceId: string): string {
+  return `${dir}/dp/${flat(resourceName)}-${flat(deviceId)}-device.json`;
 }
 
 /** Where the information on one attachment's device goes. `network` may be a NAD's `namespace/name`. */
-export function attachmentInfoPath(network: string, containerId: string, ifName: string): string {
-  return `${deviceInfoDir}/cni/${flat(network)}-${containerId}_${ifName}`;
+export function attachmentInfoPath(
+  dir: string,
+  network: string,
+  at: { readonly containerId: string; readonly ifName: string },
+): string {
+  return `${dir}/cni/${flat(network)}-${flat(at.containerId)}_${flat(at.ifName)}`;
 }
 
-/** Slashes would lead into another folder; the specification writes them as a dash. */
+/** Slashes would lead into another folder; the specification writes them as a dash. A NUL is in no path. */
 function flat(name: string): string {
-  return name.replaceAll("/", "-");
+  return name.replaceAll(/[/\0]/g, "-");
 }
 
 /** Decodes a device information value. Throws a DecodeError with every fault. */
@@ -81,7 +93,7 @@ export function decodeDeviceInfo(value: unknown): DeviceInfo {
 export function readDeviceInfo(path: string): DeviceInfo | undefined {
   let content: string;
   try {
-    content = readFileSync(path, "utf8");
+    content = readSmall(path);
   } catch (error) {
     if (errorCode(error) === "ENOENT") return undefined;
     throw ioError("read", path, error);
@@ -91,6 +103,19 @@ export function readDeviceInfo(path: string): DeviceInfo | undefined {
   } catch (error) {
     if (!(error instanceof DecodeError || error instanceof SyntaxError)) throw error;
     throw asCniError(error, cniCode.decodingFailure, `read device information "${path}"`);
+  }
+}
+
+/** A pipe would be waited for without end, and a large file is no such information. */
+function readSmall(path: string): string {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stat = fstatSync(fd);
+    if (!stat.isFile()) throw new Error("it is no regular file");
+    if (stat.size > longestInfo) throw new Error(`it has more than ${longestInfo} bytes`);
+    return readFileSync(fd, "utf8");
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -48,9 +48,20 @@ export function undeclaredCapabilities(
   );
 }
 
-function declares(plugin: PluginConfig, name: string): boolean {
+/** Whether a plugin declares a capability. */
+export function declares(plugin: PluginConfig, name: string): boolean {
   const { capabilities } = plugin;
   return isJsonObject(capabilities) && capabilities[name] === true;
+}
+
+/**
+ * Gives a plugin the id of its device in its configuration, for those that do not declare the capability `deviceID`: as `deviceID`, and
+ * the address of a PCI device as `pciBusID` too. What the configuration says there itself is replaced.
+ */
+export function withDeviceId(plugin: PluginConfig, id: string | undefined): PluginConfig {
+  if (id === undefined) return plugin;
+  const isPci = /^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$/i.test(id);
+  return { ...plugin, deviceID: id, ...(isPci ? { pciBusID: id } : {}) };
 }
 
 /** Merges a selection's `cni-args` into `args.cni`; where both have a key the selection wins (NPWG multi-net-spec 1.3, `cni-args`). */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -80,13 +81,31 @@ test("device information: a file that is none says which file", () => {
   assert.throws(() => readDeviceInfo(path), { code: cniCode.decodingFailure, message: /version/ });
 });
 
+test("device information: a pipe, a folder or a large file is refused at once", () => {
+  const pipe = join(folder, "pipe");
+  execFileSync("mkfifo", [pipe]);
+  const large = join(folder, "large");
+  writeFileSync(large, `{"x":"${"y".repeat(100_000)}"}`);
+  for (const path of [pipe, folder, large]) {
+    assert.throws(() => readDeviceInfo(path), {
+      code: cniCode.ioFailure,
+      message: /no regular|more/,
+    });
+  }
+});
+
 test("device information: paths have no slash from names", () => {
+  const dir = "/var/run/k8s.cni.cncf.io/devinfo";
   assert.equal(
-    devicePluginInfoPath("vendor.com/vf", "0000:03:10.1"),
+    devicePluginInfoPath(dir, "vendor.com/vf", "0000:03:10.1"),
     "/var/run/k8s.cni.cncf.io/devinfo/dp/vendor.com-vf-0000:03:10.1-device.json",
   );
   assert.equal(
-    attachmentInfoPath("blue/net", "c1", "net1"),
+    devicePluginInfoPath(dir, "vendor.com/vf", "../../../etc/passwd"),
+    "/var/run/k8s.cni.cncf.io/devinfo/dp/vendor.com-vf-..-..-..-etc-passwd-device.json",
+  );
+  assert.equal(
+    attachmentInfoPath(dir, "blue/net", { containerId: "c1", ifName: "net1" }),
     "/var/run/k8s.cni.cncf.io/devinfo/cni/blue-net-c1_net1",
   );
 });
