@@ -23,8 +23,11 @@ export function readPodnetEntry(
   const before = place.faults.length;
   const entry = decodeEntry(podnetEntry, value, place);
   refuseUnknownKeys(value, place);
-  if (entry === undefined) return undefined;
   const report = reporter(place);
+  if (entry === undefined) {
+    reportNames(value, report);
+    return undefined;
+  }
   const ref = podnetRef(entry, namespace, report);
   const defaultRoute = podnetDefaultRoute(entry, report);
   const selection = ref && {
@@ -117,18 +120,31 @@ function oneOf<T extends object, K extends keyof T & string>(
   return first === undefined ? undefined : entry[first];
 }
 
+const networkKeys = ["name", "podNetworkName", "podNetwork"] as const;
+const attachmentKeys = ["attachmentName", "podNetworkAttachmentName"] as const;
+const bothNames = "has both name and attachmentName: give one of them";
+const neitherName = "has neither name nor attachmentName: give one of them";
+
+/** How an entry names its network, where it has other faults: those are not all that its author must hear of. */
+function reportNames(value: unknown, report: Report): void {
+  if (!isJsonObject(value)) return;
+  const has = (keys: readonly string[]) => keys.some((key) => (value[key] ?? null) !== null);
+  if (has(networkKeys) && has(attachmentKeys)) report("", bothNames);
+  if (!has(networkKeys) && !has(attachmentKeys)) report("", neitherName);
+}
+
 function podnetRef(entry: PodnetEntry, namespace: string, report: Report): NetworkRef | undefined {
-  const name = oneOf(entry, ["name", "podNetworkName", "podNetwork"], report);
-  const attachment = oneOf(entry, ["attachmentName", "podNetworkAttachmentName"], report);
+  const name = oneOf(entry, networkKeys, report);
+  const attachment = oneOf(entry, attachmentKeys, report);
   if (name !== undefined && attachment !== undefined) {
-    report("", "has both name and attachmentName: give one of them");
+    report("", bothNames);
     return undefined;
   }
   if (name !== undefined) return { kind: "podNetwork", name };
   if (attachment !== undefined) {
     return { kind: "podNetworkAttachment", namespace, name: attachment };
   }
-  report("", "has neither name nor attachmentName: give one of them");
+  report("", neitherName);
   return undefined;
 }
 
