@@ -80,8 +80,8 @@ export function wantedDefault({ install, defaultConflist }: NodeDefaultConfig): 
 }
 
 /**
- * `source` with the node's own default network in it: a PodNetwork "default" that is missing is one of provider podnet.dev/conflist,
- * and the configuration that such a one means is the node's, where none is named "default".
+ * `source` with the node's own default network in it: a PodNetwork "default" that is missing, or has no parameters, is one of provider
+ * podnet.dev/conflist, and the configuration that such a one means is the node's, where none is named "default".
  */
 export function withNodeDefault(source: NetworkSource, config: NodeDefaultConfig): NetworkSource {
   const wanted = wantedDefault(config);
@@ -90,9 +90,9 @@ export function withNodeDefault(source: NetworkSource, config: NodeDefaultConfig
   return {
     podNetwork: async (name) => {
       const found = await source.podNetwork(name);
-      if (found !== undefined || name !== defaultNetworkName || config.requireDefaultPodNetwork)
-        return found;
-      return impliedDefault;
+      if (name !== defaultNetworkName) return found;
+      if (found !== undefined) return isEmpty(found) ? meaningConflist(found) : found;
+      return config.requireDefaultPodNetwork ? undefined : impliedDefault;
     },
     conflist: async (name) =>
       name === defaultNetworkName ? await nodeConflist(source, own) : await source.conflist(name),
@@ -108,6 +108,15 @@ const impliedDefault: PodNetwork = {
   metadata: { name: defaultNetworkName, labels: {}, annotations: {} },
   spec: { enabled: true, provider: providers.conflist, parametersRefs: [] },
 };
+
+/** A default network without any parameters, as the controller makes it, says that there is one, not what it is. */
+function isEmpty({ spec: { provider, parameters, parametersRefs } }: PodNetwork): boolean {
+  return provider === providers.cni && parameters === undefined && parametersRefs.length === 0;
+}
+
+function meaningConflist(network: PodNetwork): PodNetwork {
+  return { ...network, spec: { ...network.spec, provider: providers.conflist } };
+}
 
 async function nodeConflist(source: NetworkSource, own: NodeDefault): Promise<Conflist> {
   const named = await source.conflist(defaultNetworkName).catch(() => undefined);
