@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { stringify } from "yaml";
@@ -127,6 +128,13 @@ export class Daemon {
     const ended = await this.#end("SIGTERM");
     if (ended !== "0")
       throw new Error(`podnetd ended badly after SIGTERM: ${ended}:\n${this.#log.slice(-4000)}`);
+  }
+
+  /** Resolves when the running process has ended, for whatever reason; at once when there is none. */
+  async ended(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    await once(child, "exit");
   }
 
   /** kill -9. */

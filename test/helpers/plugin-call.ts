@@ -21,6 +21,8 @@ export interface PluginRun {
   readonly node?: Place;
   /** Default 60. */
   readonly seconds?: number;
+  /** Ends it by SIGKILL: the runtime has died. */
+  readonly signal?: AbortSignal;
 }
 
 export interface PluginAnswer {
@@ -66,6 +68,7 @@ export function runPlugin(run: PluginRun): Promise<PluginAnswer> {
       stderr += text;
     });
     child.on("error", broken);
+    run.signal?.addEventListener("abort", () => child.kill("SIGKILL"), { once: true });
     child.on("close", (status) => done({ status, stdout, stderr, json: parse(stdout) }));
     // A child that ends without reading its stdin is its own business.
     child.stdin.on("error", () => undefined).end(body(run.config));

@@ -1,0 +1,70 @@
+import { after, afterEach, before, test } from "node:test";
+import { reportFigures } from "../helpers/faults-report.ts";
+import { Random } from "../helpers/random.ts";
+import { play, rehearse } from "../helpers/scenario.ts";
+import { aftermaths, type Fault, type FaultVerb } from "../helpers/scenario-fault.ts";
+import { attachmentKinds, kindNetworks, prepareNode } from "../helpers/scenario-kinds.ts";
+import { ScenarioNode } from "../helpers/scenario-node.ts";
+
+// kill -9 at every step of ADD, DEL and GC, for each kind of attachment, with every way in which a runtime goes on.
+// FAULTS=all plays every point with every aftermath; else as many as FAULTS_SECONDS allow, drawn with FAULTS_SEED.
+
+const all = process.env["FAULTS"] === "all";
+const seed = Number(process.env["FAULTS_SEED"] ?? Date.now() % 1_000_000_007);
+const milliseconds = (Number(process.env["FAULTS_SECONDS"] ?? 100) * 1000) / attachmentKinds.length;
+const verbs: readonly FaultVerb[] = ["ADD", "DEL", "GC"];
+const start = () => ScenarioNode.start(kindNetworks, { prepare: prepareNode });
+
+let node: ScenarioNode;
+before(async () => {
+  node = await start();
+});
+after(async () => {
+  await node[Symbol.asyncDispose]();
+});
+// What one failure leaves must not fail the others.
+afterEach(async (context) => {
+  if (!("passed" in context) || context.passed) return;
+  await node[Symbol.asyncDispose]();
+  node = await start();
+});
+
+for (const { name, networks } of attachmentKinds) {
+  test(`${name}: killed anywhere, nothing too many or too few (FAULTS_SEED=${seed})`, async () => {
+    const expected = await rehearse(node, networks);
+    const { points } = expected;
+    const total = points.ADD + points.DEL + points.GC;
+    reportFigures({ "kinds of attachment": 1, "fault points of a verb, all kinds": total });
+    for (const fault of all ? everyFault(networks, points) : someFaults(name, networks, points)) {
+      const kills = await play(node, fault, expected);
+      reportFigures({ "scenarios with a kill": kills > 0 ? 1 : 0, "kills of the daemon": kills });
+    }
+  });
+}
+
+type Points = Readonly<Record<FaultVerb, number>>;
+
+function* everyFault(networks: readonly unknown[], points: Points): Generator<Fault> {
+  const random = new Random(seed);
+  for (const verb of verbs) {
+    for (let point = 1; point <= points[verb]; point += 1) {
+      for (const aftermath of aftermaths[verb]) {
+        yield { networks, verb, point, aftermath };
+        if (random.next() < 0.25)
+          yield { networks, verb, point, aftermath, again: 1 + random.below(20) };
+      }
+    }
+  }
+}
+
+function* someFaults(name: string, networks: readonly unknown[], points: Points): Generator<Fault> {
+  const random = new Random(seed + name.length);
+  const until = Date.now() + milliseconds;
+  do {
+    const verb = random.pick(verbs);
+    const point = 1 + random.below(points[verb]);
+    const aftermath = random.pick(aftermaths[verb]);
+    const again = random.next() < 0.3 ? { again: 1 + random.below(20) } : {};
+    yield { networks, verb, point, aftermath, ...again };
+  } while (Date.now() < until);
+}

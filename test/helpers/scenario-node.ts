@@ -1,0 +1,214 @@
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { Netns } from "../../lib/base/netns.ts";
+import { Daemon, podNetwork } from "./daemon.ts";
+import { Lab, type Place } from "./lab.ts";
+import { type PluginAnswer, runPlugin } from "./plugin-call.ts";
+import { linesOf, type Row, survey } from "./scenario-state.ts";
+
+/** A pod of a scenario: a sandbox, and the pod whose it is. */
+export interface ScenarioPod {
+  readonly id: string;
+  readonly uid: string;
+  readonly place: Place;
+}
+
+export interface CallOptions {
+  readonly networks?: readonly unknown[];
+  readonly config?: object;
+  readonly signal?: AbortSignal;
+}
+
+/** A delegate that holds a file for each attachment: what an executable leaves is seen like that. */
+const holder = `#!/bin/sh
+dir=\${0%/*}/../held
+config=$(cat)
+before=$(printf %s "$config" | sed -n 's/.*"prevResult":\\(.*\\)}$/\\1/p')
+[ -n "$before" ] || before='{"cniVersion":"1.1.0","interfaces":[],"ips":[]}'
+held=$dir/$CNI_CONTAINERID-$CNI_IFNAME
+case $CNI_COMMAND in
+  VERSION) echo '{"cniVersion":"1.1.0","supportedVersions":["1.0.0","1.1.0"]}' ;;
+  ADD) : >"$held"; printf %s "$before" ;;
+  DEL) rm -f "$held" ;;
+esac
+`;
+
+/** Where the fault points are, as Node takes it. */
+const hooks = `--import=${resolve("test/helpers/fault-points.ts")}`;
+
+/**
+ * A node whose daemon passes fault points (see fault-points.ts), with a network for each type that this kernel can attach. The daemon and its
+ * folders are the scenario's own; `await using node = await ScenarioNode.start(networks)`.
+ */
+export class ScenarioNode implements AsyncDisposable {
+  readonly lab: Lab;
+  readonly place: Place;
+  readonly daemon: Daemon;
+  readonly addresses: string;
+  readonly #faults: string;
+  readonly #held: string;
+  readonly #claims: string;
+  #made = 0;
+
+  private constructor(
+    parts: Pick<ScenarioNode, "lab" | "place" | "daemon" | "addresses">,
+    folders: { readonly faults: string; readonly held: string },
+  ) {
+    this.lab = parts.lab;
+    this.place = parts.place;
+    this.daemon = parts.daemon;
+    this.addresses = parts.addresses;
+    this.#faults = folders.faults;
+    this.#held = folders.held;
+    using netns = Netns.open(this.place.path);
+    this.#claims = `/run/podnet/devices/${netns.cookie()}`;
+  }
+
+  /** `networks` gives parameters by name, from the folder for addresses; `prepare` makes what they stand on. */
+  static async start(
+    networks: (dataDir: string) => Readonly<Record<string, object>>,
+    options: {
+      readonly prepare?: (node: Place) => void;
+      readonly wrap?: (command: readonly string[]) => string[];
+      readonly config?: Readonly<Record<string, unknown>>;
+    } = {},
+  ): Promise<ScenarioNode> {
+    const lab = new Lab();
+    try {
+      const place = lab.node();
+      options.prepare?.(place);
+      const [addresses, tools, faults] = [lab.folder(), lab.folder(), lab.folder()];
+      const [bin, held] = [join(tools, "bin"), join(tools, "held")];
+      for (const folder of [bin, held]) mkdirSync(folder);
+      writeFileSync(join(bin, "holder"), holder, { mode: 0o755 });
+      const manifests = Object.entries(networks(addresses)).map(
+        ([name, parameters]) => [name, podNetwork(name, parameters)] as const,
+      );
+      const { wrap = (command: readonly string[]) => [...command] } = options;
+      const daemon = await Daemon.start({
+        lab,
+        node: { ...place, wrap: (command) => place.wrap(wrap(command)) },
+        networks: Object.fromEntries(manifests),
+        binDirs: [bin],
+        config: options.config ?? {},
+        env: { NODE_OPTIONS: hooks, PODNET_FAULTS: faults },
+      });
+      return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held });
+    } catch (error) {
+      lab[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** A pod with a namespace of its own; `uid` where it is a further sandbox of a known pod. */
+  pod(uid?: string): ScenarioPod {
+    this.#made += 1;
+    const place = this.lab.pod();
+    // What was up once keeps its queue and its own address for good.
+    place.run("sh", "-c", "ip link set lo up && ip link set lo down");
+    return { id: `scn-box-${this.#made}`, uid: uid ?? `uid-${this.#made}`, place };
+  }
+
+  call(verb: string, pod: ScenarioPod, options: CallOptions = {}): Promise<PluginAnswer> {
+    const run = this.daemon.call({
+      verb,
+      containerId: pod.id,
+      netns: pod.place.path,
+      ifName: "eth0",
+      args: `IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=web;K8S_POD_UID=${pod.uid}`,
+      ...options,
+    });
+    // The stub runs where the runtime does.
+    return runPlugin({ ...run, node: this.place });
+  }
+
+  /** As call, and throws unless it succeeded. */
+  async must(verb: string, pod: ScenarioPod, options: CallOptions = {}): Promise<unknown> {
+    const { status, stdout, stderr, json } = await this.call(verb, pod, options);
+    if (status !== 0) throw new Error(`${verb} of ${pod.id}: exit ${status}: ${stdout}${stderr}`);
+    return json;
+  }
+
+  /** GC that lists the pods that are left. */
+  async collect(left: readonly ScenarioPod[], by: ScenarioPod): Promise<void> {
+    const valid = left.map(({ id }) => ({ containerID: id, ifname: "eth0" }));
+    await this.must("GC", by, { config: { "cni.dev/valid-attachments": valid } });
+  }
+
+  /** Points that the running daemon has passed since its start. */
+  get passed(): number {
+    return linesOf(join(this.#faults, "steps")).length;
+  }
+
+  /** What the points were, in order. */
+  get steps(): readonly string[] {
+    return linesOf(join(this.#faults, "steps"));
+  }
+
+  /** The daemon will do this at its point of that number, counted from its start: die, stop (SIGSTOP), or have the call fail. */
+  arm(point: number, what: "kill" | "stop" | "error" = "kill"): void {
+    writeFileSync(join(this.#faults, what), String(point));
+  }
+
+  disarm(): void {
+    for (const what of ["kill", "stop", "error"]) rmSync(join(this.#faults, what), { force: true });
+  }
+
+  /** Starts the daemon after a kill. `armed`: it is killed again at that point, and then started for good. Gives how often it was. */
+  async recover(armed?: number): Promise<number> {
+    let kills = 0;
+    this.disarm();
+    if (armed !== undefined) {
+      this.arm(armed);
+      truncateSync(join(this.#faults, "steps"));
+      await this.#reap();
+      const up = await this.daemon.restart().then(
+        () => true,
+        () => false,
+      );
+      if (up) return kills;
+      kills += 1;
+      this.disarm();
+    }
+    await this.#reap();
+    truncateSync(join(this.#faults, "steps"));
+    await this.daemon.restart();
+    return kills;
+  }
+
+  async #reap(): Promise<void> {
+    await this.daemon.kill();
+  }
+
+  /** What is on the node and in these pods now. */
+  survey(...pods: readonly ScenarioPod[]): Row[] {
+    const folders = {
+      ipam: this.addresses,
+      record: join(this.daemon.stateDir, "records"),
+      held: this.#held,
+      claim: this.#claims,
+      "device info": "/var/run/k8s.cni.cncf.io/devinfo/cni",
+    };
+    const places = pods.map(({ place }) => place);
+    const { pid } = this.daemon;
+    return [...survey({ node: this.place, pods: places, folders, pid }), ...this.#cgroups()];
+  }
+
+  #cgroups(): Row[] {
+    const name = createHash("sha256").update(this.daemon.stateDir).digest("hex").slice(0, 12);
+    const found = ["/sys/fs/cgroup/memory/podnet", "/sys/fs/cgroup/podnet"]
+      .map((folder) => join(folder, name))
+      .filter((folder) => existsSync(folder))
+      .flatMap((folder) => readdirSync(folder, { withFileTypes: true }));
+    const made = found.filter((entry) => entry.isDirectory());
+    return made.map(({ name: text }) => ({ kind: "cgroup", text }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.disarm();
+    await this.daemon[Symbol.asyncDispose]();
+    this.lab[Symbol.dispose]();
+    if (existsSync(this.#claims)) rmSync(this.#claims, { recursive: true });
+  }
+}
