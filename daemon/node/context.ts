@@ -8,6 +8,7 @@ import type { DaemonConfig } from "./config.ts";
 import type { KubeNode } from "./kube-node.ts";
 import type { KeyedLocks } from "./locks.ts";
 import type { NetworkSource } from "./networks.ts";
+import type { Notices } from "./notices.ts";
 import type { Store } from "./store.ts";
 
 /** What carries out a type. */
@@ -32,6 +33,7 @@ export interface NodeContext {
   readonly locks: KeyedLocks;
   readonly collections: Collections;
   readonly networks: NetworkSource;
+  readonly notices: Notices;
   /** The cluster that the node belongs to; undefined: none. */
   readonly kube?: KubeNode;
   readonly plugins: PluginFinder;

@@ -28,6 +28,7 @@ import { KeyedLocks } from "./locks.ts";
 import { Metrics } from "./metrics.ts";
 import { multusContainers } from "./multus-cache-inherit.ts";
 import { DirectoryNetworks } from "./networks.ts";
+import { Notices } from "./notices.ts";
 import { registerOperatorMetrics } from "./operator-metrics.ts";
 import { takeOver } from "./owner.ts";
 import { PendingDetaches } from "./pending.ts";
@@ -120,6 +121,7 @@ async function openNode(
     store: new Store(config.stateDir, log),
     locks: new KeyedLocks(),
     collections: new Collections(),
+    notices: new Notices(),
     networks: withNodeDefault(source, config),
     ...(kube === undefined ? {} : { kube }),
     plugins: findPlugins({

@@ -46,17 +46,24 @@ function isDefault({ family, destination, type }: Route): boolean {
 }
 
 function describe(
-  { network, ifName, default: isDefault, result = emptyResult }: AttachmentRecord,
+  { network, ifName, default: isDefault, result = emptyResult, deviceInfo }: AttachmentRecord,
   routes: readonly Route[],
   link: { readonly mac: string | undefined; readonly mtu: number } | undefined,
 ): AttachedNetwork {
+  // A device whose driver is the workload's own is no interface of the kernel: what its plugin says is all that there is.
+  const said = result.interfaces.find(
+    ({ name, sandbox }) => name === ifName && sandbox !== undefined,
+  );
+  const mac = link?.mac ?? said?.mac;
+  const mtu = link?.mtu ?? said?.mtu;
   return {
     network,
     ifName,
     default: isDefault,
     result,
     defaultRoutes: routes.map(({ family, gateway = "" }) => ({ family, gateway })),
-    ...(link?.mac === undefined ? {} : { mac: link.mac }),
-    ...(link === undefined ? {} : { mtu: link.mtu }),
+    ...(mac === undefined ? {} : { mac }),
+    ...(mtu === undefined ? {} : { mtu }),
+    ...(deviceInfo === undefined ? {} : { deviceInfo }),
   };
 }

@@ -17,7 +17,7 @@ import { reopenSandbox } from "./sandbox.ts";
 /** Pods that are written at once. */
 const sideBySide = 4;
 
-type Parts = Pick<NodeContext, "store" | "bootId" | "log"> & {
+type Parts = Pick<NodeContext, "store" | "bootId" | "log" | "notices"> & {
   readonly kube: KubeNode;
   readonly nodeName: string;
 };
@@ -31,6 +31,7 @@ export class Publisher implements AsyncDisposable {
   readonly #parts: Parts;
   readonly #events: ObjectEvents;
   readonly #stopping = new AbortController();
+  readonly #notices: Disposable;
   /** Pods that wait, in order; one that is being written may wait again. */
   readonly #waiting = new Map<string, ObjectKey>();
   readonly #writing = new Set<string>();
@@ -45,6 +46,7 @@ export class Publisher implements AsyncDisposable {
       { component: "podnetd", host: parts.nodeName },
       parts.log,
     );
+    this.#notices = parts.notices.onPending((record, failure) => this.#stuck(record, failure));
     this.#track(this.#lookAtAll());
   }
 
@@ -78,6 +80,7 @@ export class Publisher implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort();
+    this.#notices[Symbol.dispose]();
     for (const { timer } of this.#pauses.values()) clearTimeout(timer);
     await this.#events.stop();
     await Promise.all(this.#workers);
@@ -92,6 +95,17 @@ export class Publisher implements AsyncDisposable {
     });
     const message = `Added ${parts.join(", ")}`;
     this.#events.emit({ ...pod, type: "Normal", reason: "AttachedNetwork", message });
+    for (const { network, provider, ifName } of record.leftAlone ?? []) {
+      const left = `network "${network}" is left to its provider "${provider}" (interface "${ifName}" is free for it)`;
+      this.#events.emit({ ...pod, type: "Normal", reason: "LeftToProvider", message: left });
+    }
+  }
+
+  /** Whatever tried to give it back: a DEL, a failed ADD, a start, GC. A DEL's own failure is the same text, and so counts as the same event. */
+  #stuck({ pod: { namespace, name, uid = "" } }: SandboxRecord, { message }: CniError): void {
+    if (namespace === undefined || name === undefined || this.#stopping.signal.aborted) return;
+    const event = { namespace, name, uid, type: "Warning" as const };
+    this.#events.emit({ ...event, reason: "DetachPending", message });
   }
 
   #refused({ verb }: CniRequest, pod: EventPod, { code, message }: CniError): void {

@@ -41,6 +41,7 @@ export async function giveBack(work: UndoWork): Promise<void> {
   }
   const failure = combine(faults);
   if (record.fault !== failure.message) note(node, record, { fault: failure.message });
+  node.notices.pending(record, failure);
   throw failure;
 }
 

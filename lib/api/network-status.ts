@@ -1,3 +1,4 @@
+import type { JsonObject } from "../base/json.ts";
 import type { CniDns, CniResult } from "../cni/types.ts";
 
 /** One attachment as it is now. */
@@ -13,6 +14,8 @@ export interface AttachedNetwork {
   readonly mtu?: number;
   /** Gateways of the default routes through it, as the kernel has them; empty text: a route without gateway. */
   readonly defaultRoutes: readonly { readonly family: 4 | 6; readonly gateway: string }[];
+  /** Content of its device information file. */
+  readonly deviceInfo?: JsonObject;
 }
 
 /** A row of podnet.dev/network-status (spec A.4): one for each address, or one alone where there is none. */
@@ -37,6 +40,7 @@ export interface NpwgStatus {
   readonly dns: CniDns;
   readonly gateway?: readonly string[];
   readonly "default-route"?: readonly string[];
+  readonly "device-info"?: JsonObject;
 }
 
 /** The rows of podnet.dev/network-status. */
@@ -72,6 +76,7 @@ export function npwgStatus(attached: readonly AttachedNetwork[]): NpwgStatus[] {
       ...(one.default ? { default: true } : {}),
       dns: one.result.dns,
       ...(gateways.length === 0 ? {} : { gateway: gateways, "default-route": gateways }),
+      ...(one.deviceInfo === undefined ? {} : { "device-info": one.deviceInfo }),
     };
   });
 }
