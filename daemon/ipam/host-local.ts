@@ -216,10 +216,22 @@ async function gc(
       for (const [file, owner] of files.entries()) {
         const ip = addressOfFile(file);
         if (ip === undefined || owners.has(owner) || !isOwner(owner)) continue;
-        files.release(ip, owner);
+        if (!mayBeInUse(call, formatIp(ip), owner)) files.release(ip, owner);
       }
     }),
   );
+}
+
+/** Whether a pod that is older than podnet, or whose record was lost, may have the address; noted then. */
+function mayBeInUse({ liveness, network }: NetworkCall, address: string, owner: string): boolean {
+  const [containerId = "", ifName] = owner.split("\r\n");
+  if (containerId === "") return false;
+  const what = ifName === undefined ? { containerId, address } : { containerId, address, ifName };
+  const why = liveness?.inUse(what);
+  if (why === undefined) return false;
+  const text = `address ${address} of network ${network}, container ${owner.replace("\r\n", " ")}`;
+  liveness?.leave(text, why);
+  return true;
 }
 
 /** Empty, a container id, or a container id and an interface name, by the CNI specification's rules for both. */

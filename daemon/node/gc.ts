@@ -7,6 +7,7 @@ import type { NetworkRequest } from "../../lib/cni/request.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import type { NodeContext } from "./context.ts";
 import { operationKeys } from "./keys.ts";
+import { NodeLiveness } from "./liveness.ts";
 import { type ForeignAttachment, foreignAttachments } from "./multus-cache-inherit.ts";
 import { giveBackForeign } from "./multus-cache-leftovers.ts";
 import { collectGarbage, networkSteps } from "./network-calls.ts";
@@ -49,8 +50,11 @@ export async function gc(
         !isBusy(node, record),
     );
   const { faults } = await giveBackRecords(node, garbage, { signal });
-  faults.push(...(await giveBackForeign(node, { signal, listed })).faults);
-  faults.push(...(await collectNetworks(node, { signal, listed: valid })));
+  // The runtime knows its containers, but not what others than it attached to the same networks.
+  const liveness = await NodeLiveness.look(node, { strict: false, listed });
+  faults.push(...(await giveBackForeign(node, { signal, listed, liveness })).faults);
+  faults.push(...(await collectNetworks(node, { signal, listed: valid, liveness })));
+  for (const one of liveness.left) node.log.warn(one, "gc leaves what is alive");
   if (faults.length > 0) throw combine(faults);
 }
 
@@ -106,12 +110,13 @@ export interface CollectOptions {
   readonly signal: AbortSignal;
   /** What the runtime says is attached, whoever attached it. */
   readonly listed?: readonly ValidAttachment[];
+  readonly liveness: NodeLiveness;
 }
 
 /** Lets each network that is known to the node free what no record stands for and nobody lists. Returns what failed. */
 export async function collectNetworks(
   node: NodeContext,
-  { signal, listed = [] }: CollectOptions,
+  { signal, listed = [], liveness }: CollectOptions,
 ): Promise<unknown[]> {
   const [unreadable] = node.store.unreadable;
   if (unreadable !== undefined) {
@@ -133,7 +138,7 @@ export async function collectNetworks(
     try {
       await node.collections.collect(name, () => {
         const valid = [...validOf(node, name), ...held, ...listed];
-        return collectGarbage(networkSteps(node, conflist, signal), valid);
+        return collectGarbage(networkSteps(node, conflist, { signal, liveness }), valid);
       });
     } catch (error) {
       faults.push(error);

@@ -3,6 +3,7 @@ import type { DelRequest } from "../../lib/cni/request.ts";
 import { encodeCniArgs } from "../../lib/cni/request.ts";
 import type { NodeContext } from "./context.ts";
 import { operationKeys } from "./keys.ts";
+import type { NodeLiveness } from "./liveness.ts";
 import {
   type ForeignRequest,
   findInherited,
@@ -34,6 +35,7 @@ export function foreignRecord(
     cniPath: [...request.cniPath, ...node.config.cniBinDir],
     pod: podOf(request.args),
     created: new Date().toISOString(),
+    deleting: new Date().toISOString(),
     phase: "deleting",
     attachments,
   };
@@ -65,6 +67,7 @@ export interface ForeignOptions {
   readonly signal: AbortSignal;
   /** Containers that the runtime says are alive. */
   readonly listed: ReadonlySet<string>;
+  readonly liveness: NodeLiveness;
 }
 
 /**
@@ -73,13 +76,14 @@ export interface ForeignOptions {
  */
 export async function giveBackForeign(
   node: NodeContext,
-  { signal, listed }: ForeignOptions,
+  { signal, listed, liveness }: ForeignOptions,
 ): Promise<ForeignGivenBack> {
   const done: SandboxRecord[] = [];
   const faults: unknown[] = [];
   try {
     for (const containerId of await multusContainers(node.config)) {
       if (listed.has(containerId) || isLocked(node, containerId)) continue;
+      if (liveness.inUse({ containerId }) !== undefined) continue;
       const record = await giveBackGone(node, containerId, signal);
       if (record !== undefined) done.push(record);
     }

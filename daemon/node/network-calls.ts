@@ -1,7 +1,7 @@
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import type { IpamPlugin } from "../ipam/ipam.ts";
-import type { NetworkCall, Plugin } from "../plugins/plugin.ts";
+import type { Liveness, NetworkCall, Plugin } from "../plugins/plugin.ts";
 import type { NodeContext } from "./context.ts";
 
 /** One plugin of a network, with its IPAM plugin if it has one, and the call that both get. */
@@ -15,7 +15,7 @@ export interface NetworkStep {
 export function networkSteps(
   node: NodeContext,
   conflist: Conflist,
-  signal: AbortSignal,
+  { signal, liveness }: { readonly signal: AbortSignal; readonly liveness?: Liveness },
 ): NetworkStep[] {
   const { cniBinDir } = node.config;
   return conflist.plugins.map((config) => {
@@ -28,7 +28,9 @@ export function networkSteps(
         network: conflist.name,
         config: { ...config, cniVersion: conflist.cniVersion, name: conflist.name },
         host: node.host,
+        log: node.log,
         signal,
+        ...(liveness === undefined ? {} : { liveness }),
       },
     };
   });

@@ -23,7 +23,7 @@ export async function status(node: NodeContext, signal: AbortSignal): Promise<vo
     );
   }
   using limit = deadline(longest, `status of network "${conflist.name}"`, [signal]);
-  for (const { plugin, ipam, call } of networkSteps(node, conflist, limit)) {
+  for (const { plugin, ipam, call } of networkSteps(node, conflist, { signal: limit })) {
     try {
       await plugin.status?.(call);
       await ipam?.status?.(call);

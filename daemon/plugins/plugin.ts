@@ -33,6 +33,22 @@ export interface BoundIpam {
   check(): Promise<void>;
 }
 
+/** What something on the node belongs to, or is. */
+export interface Belongings {
+  readonly containerId: string;
+  readonly ifName?: string;
+  /** Without prefix length. */
+  readonly address?: string;
+}
+
+/** What lives on the node although nobody lists it: pods that are older than podnet, or whose record was lost. */
+export interface Liveness {
+  /** Why it may be in use; undefined: it is dead for sure. */
+  inUse(what: Belongings): string | undefined;
+  /** Notes what was left, for the person who asked. */
+  leave(what: string, why: string): void;
+}
+
 /** What STATUS and GC work on: one plugin of a network's configuration, no attachment. */
 export interface NetworkCall {
   /** The CNI network name (for podnet's own networks the PodNetwork's name). */
@@ -45,6 +61,8 @@ export interface NetworkCall {
   readonly signal: AbortSignal;
   /** For what a person should know although the call succeeds. */
   readonly log?: Log;
+  /** GC only: to be asked before anything is freed that others than podnet may have made, too. */
+  readonly liveness?: Liveness;
 }
 
 /** One call of one plugin for one attachment. */

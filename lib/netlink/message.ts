@@ -46,6 +46,7 @@ export const messageType = {
   newRule: 32,
   delRule: 33,
   getRule: 34,
+  getNetnsId: 90,
   newLinkProperty: 108,
   delLinkProperty: 109,
 } as const;

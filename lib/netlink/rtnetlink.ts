@@ -7,6 +7,7 @@ import { CREATE, LinkCalls } from "./link-calls.ts";
 import { messageFlag, messageType } from "./message.ts";
 import type { Address, AddressSpec, Neighbour, Route, RouteSpec, Rule, RuleSpec } from "./model.ts";
 import { emitNeighbour, emitNeighbourDump, parseNeighbour } from "./neighbour.ts";
+import { emitNetnsIdQuery, parseNetnsId } from "./netns-id.ts";
 import {
   emitRoute,
   emitRouteDump,
@@ -178,6 +179,16 @@ export class Rtnetlink extends LinkCalls {
       flags,
       body: emitNeighbour(neighbour),
     });
+  }
+
+  /** The number that links here have another namespace by (`Link.linkNetnsId`); undefined: no link has to do with it. */
+  async netnsId(other: Netns): Promise<number | undefined> {
+    const request = {
+      type: messageType.getNetnsId,
+      flags: 0,
+      body: emitNetnsIdQuery(other.fd),
+    };
+    return parseNetnsId((await this.connection.query("get namespace id", request)).body);
   }
 
   /** Keeps something open for as long as this is: sockets of other kinds in the same namespace. It is closed by `close`. */

@@ -1,15 +1,19 @@
 import assert from "node:assert/strict";
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdirSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { podNetwork } from "../../helpers/daemon.ts";
-import { Lab } from "../../helpers/lab.ts";
+import { Lab, runCommand } from "../../helpers/lab.ts";
 import { NodeFixture } from "../../helpers/node-fixture.ts";
 
 let node: NodeFixture;
 let tools: Lab;
 let bin = "";
+/** host-local's folder of network `lone`, whose attachments leave nothing on the node by which they could be known. */
+let loneAddresses = "";
 
 /** A delegate whose DEL fails while a file named "stuck" lies beside it. */
 const stubborn = `#!/bin/sh
@@ -27,9 +31,20 @@ before(async () => {
   mkdirSync(bin);
   writeFileSync(join(bin, "stubborn"), stubborn);
   chmodSync(join(bin, "stubborn"), 0o755);
+  loneAddresses = tools.folder();
   node = await NodeFixture.start({
     binDirs: [bin],
-    networks: { stubborn: podNetwork("stubborn", { type: "stubborn" }) },
+    networks: {
+      stubborn: podNetwork("stubborn", { type: "stubborn" }),
+      lone: podNetwork("lone", {
+        type: "tap",
+        ipam: {
+          type: "host-local",
+          dataDir: loneAddresses,
+          ranges: [[{ subnet: "10.30.0.0/24" }]],
+        },
+      }),
+    },
   });
 });
 after(async () => {
@@ -133,10 +148,66 @@ test("podnetctl gc frees what lived in a namespace that has gone", async () => {
   const pod = node.sandbox("vanished");
   await node.must("ADD", pod, { networks: ["red"] });
   node.lab.remove(pod.place);
-  const { runCommand } = await import("../../helpers/lab.ts");
   const text = runCommand(["dist/bin/podnetctl", "--socket", node.daemon.socket, "gc"]);
   assert.match(text, /freed vanished red eth0 10\.20\./);
   assert.deepEqual(node.held("red"), []);
+});
+
+/** The addresses of network `lone` that are held. */
+function lone(): string[] {
+  return readdirSync(join(loneAddresses, "lone")).filter((name) => /^[\d.]+$/.test(name));
+}
+
+/** What `podnetctl gc` prints. */
+function collected(): string {
+  return runCommand(["dist/bin/podnetctl", "--socket", node.daemon.socket, "gc"]);
+}
+
+test("podnetctl gc leaves a pod whose namespace lives, although its path is gone, and says so", async () => {
+  const pod = node.sandbox("hidden");
+  await node.must("ADD", pod, { networks: ["lone"] });
+  const held = lone();
+  const [program = "", ...args] = pod.place.wrap(["sleep", "60"]);
+  const child = spawn(program, args, { stdio: "ignore" });
+  await once(child, "spawn");
+  await eventually(
+    "the process in the pod",
+    () => readlinkSync(`/proc/${child.pid}/ns/net`) !== readlinkSync("/proc/self/ns/net"),
+  );
+  node.lab.remove(pod.place);
+  assert.match(
+    collected(),
+    new RegExp(
+      `left container hidden \\(lone\\): its network namespace lives, kept by process ${child.pid}`,
+    ),
+  );
+  assert.deepEqual(lone(), held);
+  child.kill("SIGKILL");
+  await once(child, "exit");
+  assert.match(collected(), /freed hidden lone eth0 10\.30\./);
+  assert.deepEqual(lone(), []);
+});
+
+test("podnetctl gc leaves the address of a pod that is older than podnet, by whatever it is known", async () => {
+  const pod = node.sandbox("older");
+  await node.must("ADD", pod, { networks: ["lone"] });
+  const [address = ""] = lone();
+  await node.must("DEL", pod);
+  const put = (ip: string, owner: string) => writeFileSync(join(loneAddresses, "lone", ip), owner);
+  pod.place.run("ip", "link", "add", "eth0", "type", "bridge");
+  pod.place.run("ip", "address", "add", `${address}/24`, "dev", "eth0");
+  put(address, "older-container\r\neth0");
+  put("10.30.0.77", "dead-container\r\neth0");
+  assert.match(
+    collected(),
+    new RegExp(
+      `left address ${address} of network lone, container older-container eth0: it is on an interface in a namespace kept by mount `,
+    ),
+  );
+  assert.deepEqual(lone(), [address]);
+  pod.place.run("ip", "link", "del", "eth0");
+  collected();
+  assert.deepEqual(lone(), []);
 });
 
 test("STATUS does not ask secondary networks, and says what is missing of the default one", async () => {

@@ -206,7 +206,15 @@ test("a record that can't be read keeps gc from freeing what it may stand for", 
   );
   assert.equal(node.held("blue").length, 1);
   rmSync(`${file}.unreadable`);
-  runCommand(["dist/bin/podnetctl", "--socket", node.daemon.socket, "gc"]);
+  const gc = () => runCommand(["dist/bin/podnetctl", "--socket", node.daemon.socket, "gc"]);
+  // Without its record nobody knows the pod, but it is there and has the address.
+  assert.match(gc(), /left address 10\.\S+ of network blue, container unread eth0: its veth "veth/);
+  assert.equal(node.held("blue").length, 1);
+  node.lab.remove(pod.place);
+  await eventually(
+    "the pod's end",
+    () => !/^Nothing|^left/.test(gc()) || node.held("blue").length === 0,
+  );
   assert.deepEqual(node.held("blue"), []);
   assert.equal(existsSync(file), false);
 });
