@@ -14,6 +14,7 @@ const answer = z.looseObject({
   }),
   asked: z.looseObject({
     source: z.string(),
+    networks: z.string().optional(),
     annotations: z.record(z.string(), z.string()),
     namespaceAnnotations: z.record(z.string(), z.string()),
   }),
@@ -131,7 +132,9 @@ function askedLines({ asked }: Answer): string[] {
   const place = Object.entries(asked.namespaceAnnotations).map(
     ([key, value]) => `namespace's ${key}: ${value}`,
   );
-  if (own.length + place.length > 0) return [...own, ...place].map(printable);
+  const call = asked.networks === undefined ? [] : [`the runtime's call: ${asked.networks}`];
+  const all = [...own, ...place, ...call];
+  if (all.length > 0) return all.map(printable);
   return asked.source === "unknown"
     ? ["not known: the runtime passed no annotations, and there is no cluster to ask"]
     : ["no annotation of the pod speaks of networks: it gets the default network"];

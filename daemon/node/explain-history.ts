@@ -1,3 +1,4 @@
+import { networksArg } from "../../lib/api/names.ts";
 import type { CniError } from "../../lib/cni/errors.ts";
 import type { CniRequest } from "../../lib/cni/request.ts";
 import { podOf } from "./pods.ts";
@@ -19,6 +20,8 @@ export interface PastCall {
   readonly details?: string;
   /** The pod's annotations, where the runtime passed them along. */
   readonly annotations?: Readonly<Record<string, string>>;
+  /** Networks that the request itself names: CNI_ARGS or podnet's own configuration. */
+  readonly networks?: string;
 }
 
 /** Characters of one text, and of all calls together. */
@@ -61,6 +64,7 @@ export class History {
       pod: podOf(request.args),
       ...(failure === undefined ? {} : faultOf(failure)),
       ...(annotations === undefined ? {} : { annotations }),
+      ...networksOf(request),
     };
     const size = JSON.stringify(call).length;
     this.#calls.push({ call, size });
@@ -87,4 +91,11 @@ function annotationsOf({ config }: CniRequest): Record<string, string> | undefin
   if (all === undefined) return undefined;
   const own = Object.entries(all).filter(([key]) => ownDomain.test(key));
   return Object.fromEntries(own.map(([key, value]) => [key, value.slice(0, longestAnnotation)]));
+}
+
+function networksOf({ config, args, verb }: CniRequest): Pick<PastCall, "networks"> {
+  const value = args.get(networksArg) ?? config["networks"];
+  if (verb !== "ADD" || value === undefined) return {};
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return { networks: text.slice(0, longestAnnotation) };
 }

@@ -27,6 +27,8 @@ export interface Asked {
   readonly source: "api" | "runtime" | "unknown";
   /** As they were written. */
   readonly annotations: Readonly<Record<string, string>>;
+  /** What the runtime's call itself named (PODNET_NETWORKS, or `networks` of podnet's configuration). */
+  readonly networks?: string;
   /** Of the pod's namespace. */
   readonly namespaceAnnotations: Readonly<Record<string, string>>;
 }
@@ -70,7 +72,11 @@ export async function explain(parts: ExplainParts, target: ExplainTarget): Promi
   const records = node.store.all().filter((record) => isOf(target, record));
   const calls = history.find((call) => isOf(target, call));
   const pod = podOfAll(target, records, calls);
-  const asked = await askedOf(parts, pod, calls);
+  const named = calls.findLast(({ networks }) => networks !== undefined)?.networks;
+  const asked = {
+    ...(await askedOf(parts, pod, calls)),
+    ...(named === undefined ? {} : { networks: named }),
+  };
   if (records.length === 0 && calls.length === 0 && asked.source === "unknown") {
     const what =
       "name" in target
@@ -82,7 +88,7 @@ export async function explain(parts: ExplainParts, target: ExplainTarget): Promi
   return {
     pod,
     asked,
-    resolved: records.length > 0 ? fromRecords(records) : await dryRun(node, pod, asked),
+    resolved: records.length > 0 ? fromRecords(records) : await unresolved(node, pod, asked),
     done: attachmentRows(records, false),
     attempts: calls.map(withNextStep),
     events: eventsOf(parts, pod),
@@ -138,6 +144,16 @@ function fromRecords(records: readonly SandboxRecord[]): Explanation["resolved"]
     }),
   );
   return { source: "record", networks };
+}
+
+/** What a pod without a record would get, where what it asks for is known. */
+async function unresolved(
+  node: NodeContext,
+  pod: SandboxRecord["pod"],
+  asked: Asked,
+): Promise<Explanation["resolved"]> {
+  if (asked.source === "unknown") return { source: "dry run", networks: [] };
+  return await dryRun(node, pod, asked);
 }
 
 async function dryRun(
