@@ -26,7 +26,10 @@ const sysctls = new Set(["sysctl", "sysctls"]);
  * text that starts with "/" and any that climbs ("..").
  */
 export function nadFaults(plugins: readonly JsonObject[], rules: NadRules): Fault[] {
-  return plugins.flatMap((plugin, index) => objectFaults(plugin, `plugins[${index}]`, rules));
+  // What a plugin declares is no value: the runtime and podnet decide what it gets.
+  return plugins.flatMap(({ capabilities: _, ...plugin }, index) =>
+    objectFaults(plugin, `plugins[${index}]`, rules),
+  );
 }
 
 function objectFaults(object: JsonObject, path: string, rules: NadRules): Fault[] {

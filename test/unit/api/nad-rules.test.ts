@@ -43,6 +43,15 @@ test("devices of the node are confined to what is listed; none is taken", () => 
   );
 });
 
+test("declaring that a device may be given takes none", () => {
+  const capabilities = { deviceID: true, mac: true };
+  assert.deepEqual(paths({ type: "macvlan", capabilities }), []);
+  const runtimeConfig = { deviceID: "0000:00:01.0" };
+  assert.deepEqual(paths({ type: "macvlan", capabilities, runtimeConfig }), [
+    "plugins[0].runtimeConfig.deviceID",
+  ]);
+});
+
 test("paths are confined wherever they stand", () => {
   assert.deepEqual(
     paths({
