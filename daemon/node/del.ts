@@ -24,10 +24,20 @@ export async function del(
     // A kubelet repeats each DEL some times.
     if (node.store.wasGivenBack(request)) return;
     await delUnknown(node, request, signal);
+    forgetUnreadable(node, request);
     return;
   }
   using sandbox = reopenSandbox(node.bootId, record, request.netnsPath);
   await giveBack({ node, record, sandbox, signal });
+  forgetUnreadable(node, request);
+}
+
+/** Nobody can tell what a damaged record stood for; once its sandbox is deleted, what is left of it is garbage like any other. */
+function forgetUnreadable(node: NodeContext, request: DelRequest): void {
+  const file = node.store.forgetUnreadable(request);
+  if (file === undefined) return;
+  const { containerId } = request;
+  node.log.warn({ containerId, file }, "record was damaged: what it held is left to gc");
 }
 
 /**

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
+import { crc32 } from "node:zlib";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { appendLine, ensurePrivateDir, removeFile, replaceFile } from "../../lib/base/files.ts";
@@ -33,6 +34,26 @@ function onDisk(action: string, work: () => void): void {
   } catch (error) {
     throw asFailure(error, action);
   }
+}
+
+/** The last key of a line, over everything before it. Builds that don't know it pass over it, as over any key. */
+const checksum = /,"sum":"([0-9a-f]{8})"\}$/;
+
+function encodeLine(record: SandboxRecord): string {
+  const body = JSON.stringify(record).slice(0, -1);
+  return `${body},"sum":"${sumOf(body)}"}\n`;
+}
+
+/** A byte that changed could send DEL to another place than ADD's, so a line must be whole. Lines of older builds have no sum. */
+function decodeLine(line: string): SandboxRecord {
+  const [sum, expected] = checksum.exec(line) ?? [];
+  if (sum !== undefined && sumOf(line.slice(0, -sum.length)) !== expected)
+    throw new Error("its checksum is wrong: the file was damaged or edited");
+  return decode(sandboxRecord, JSON.parse(line), "record");
+}
+
+function sumOf(text: string): string {
+  return crc32(text).toString(16).padStart(8, "0");
 }
 
 interface Entry {
@@ -93,7 +114,7 @@ export class Store {
     const key = keyText(record);
     const path = join(this.#dir, fileName(record));
     const lines = (this.#entries.get(key)?.lines ?? 0) + 1;
-    const text = `${JSON.stringify(record)}\n`;
+    const text = encodeLine(record);
     onDisk(`write record "${path}"`, () => {
       if (lines <= mostLines) appendLine(path, text);
       else replaceFile(path, text);
@@ -112,6 +133,17 @@ export class Store {
     const [oldest] = this.#givenBack;
     if (this.#givenBack.size > mostGivenBack && oldest !== undefined)
       this.#givenBack.delete(oldest);
+  }
+
+  /**
+   * Removes the file of a record that could not be read, when what it stood for is deleted; gives its path, and undefined when there is
+   * none. What it held and nobody lists is left to GC.
+   */
+  forgetUnreadable(key: RecordKey): string | undefined {
+    const path = join(this.#dir, `${fileName(key)}.unreadable`);
+    if (!this.#unreadable.includes(path) || !existsSync(path)) return undefined;
+    onDisk(`remove record "${path}"`, () => removeFile(path));
+    return path;
   }
 
   /** Its record was removed lately by this process: nothing of it is left. */
@@ -137,7 +169,7 @@ export class Store {
         removeFile(path);
         return;
       }
-      const record = decode(sandboxRecord, JSON.parse(last), "record");
+      const record = decodeLine(last);
       if (fileName(record) !== path.slice(this.#dir.length + 1))
         throw new Error("it is of another container");
       if (lines.at(-1) !== "") replaceFile(path, `${last}\n`);

@@ -102,7 +102,32 @@ test("a file with any byte changed is read or set aside, and the other records a
     const read = new Store(dir, log);
     assert.ok(read.get({ containerId: "c2", ifName: "eth0" }), `byte ${place}`);
     assert.ok(read.size === 2 || read.unreadable.length === 1 || place === bytes.length - 1);
+    // A record that says something else would undo somebody else's work.
+    const damaged = read.get({ containerId: "c1", ifName: "eth0" });
+    assert.deepEqual(damaged ?? record("c1"), record("c1"), `byte ${place}`);
   }
+});
+
+test("a record of a build without checksums, or with keys of a later one, is read", () => {
+  const folder = join(dir, "records");
+  new Store(dir, log);
+  writeFileSync(join(folder, "old@eth0.json"), `${JSON.stringify(record("old"))}\n`);
+  const later = { ...record("later"), colour: "blue" };
+  writeFileSync(join(folder, "later@eth0.json"), `${JSON.stringify(later)}\n`);
+  assert.deepEqual(new Store(dir, log).all(), [record("later"), record("old")]);
+});
+
+test("a damaged record's file goes with its sandbox, and no other", () => {
+  const store = new Store(dir, log);
+  for (const id of ["c1", "c2"]) {
+    store.put(record(id));
+    writeFileSync(join(dir, "records", `${id}@eth0.json`), "garbage\n");
+  }
+  const read = new Store(dir, log);
+  assert.equal(read.unreadable.length, 2);
+  assert.match(read.forgetUnreadable(record("c1")) ?? "", /c1@eth0\.json\.unreadable$/);
+  assert.equal(read.forgetUnreadable(record("c1")), undefined);
+  assert.deepEqual(readdirSync(join(dir, "records")), ["c2@eth0.json.unreadable"]);
 });
 
 test("many states of one record do not let its file grow without end", () => {
