@@ -62,10 +62,15 @@ export class Cluster implements AsyncDisposable {
     return this.#daemon;
   }
 
-  /** Starts podnetd with this kubeconfig and further keys of its configuration. */
-  async startDaemon(kubeconfig: string, config: object = {}): Promise<Daemon> {
+  /** Starts podnetd with this kubeconfig and further keys of its configuration. `binDirs`: folders of delegates' executables. */
+  async startDaemon(
+    kubeconfig: string,
+    config: object = {},
+    binDirs?: readonly string[],
+  ): Promise<Daemon> {
     const all = { kubeconfig, nodeName, nadPaths: [this.addresses], ...config };
-    const options = { lab: this.lab, node: this.place, config: all, logLevel: "debug" };
+    const bins = binDirs === undefined ? {} : { binDirs };
+    const options = { lab: this.lab, node: this.place, config: all, logLevel: "debug", ...bins };
     this.#daemon = await Daemon.start(options);
     return this.#daemon;
   }
