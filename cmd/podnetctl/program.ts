@@ -7,6 +7,7 @@ import { addGcCommand } from "./commands-gc.ts";
 import { addLogLevelCommand } from "./commands-log-level.ts";
 import { addLsCommand } from "./commands-ls.ts";
 import { addResolveCommand } from "./commands-resolve.ts";
+import { addUninstallCommand } from "./commands-uninstall.ts";
 import { UsageError } from "./session.ts";
 
 const examples = `
@@ -42,6 +43,7 @@ function buildProgram(): Command {
   addDoctorCommand(program);
   addExplainCommand(program);
   addLogLevelCommand(program);
+  addUninstallCommand(program);
   return program;
 }
 

@@ -16,7 +16,7 @@ export async function withClient<T>(
   work: (client: Client) => Promise<T>,
 ): Promise<T> {
   const { socket, timeout } = command.optsWithGlobals<{ socket: string; timeout: string }>();
-  const client = new Client(socket, seconds(timeout) * 1000);
+  const client = new Client(socket, secondsOf("--timeout", timeout) * 1000);
   const started = Date.now();
   const timer = setInterval(() => {
     console.error(`${doing} ... ${Math.round((Date.now() - started) / 1000)} s`);
@@ -29,8 +29,9 @@ export async function withClient<T>(
   }
 }
 
-function seconds(text: string): number {
+/** The seconds of an option. Throws a UsageError that names it. */
+export function secondsOf(option: string, text: string): number {
   const value = Number(text);
   if (Number.isFinite(value) && value >= 1 && value <= 86_400) return value;
-  throw new UsageError(`--timeout "${text}": must be a number of seconds from 1 to 86400`);
+  throw new UsageError(`${option} "${text}": must be a number of seconds from 1 to 86400`);
 }

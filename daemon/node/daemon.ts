@@ -22,6 +22,7 @@ import type { InstallEvent } from "./install.ts";
 import { withNodeDefault } from "./install-default.ts";
 import { registerInstallMetrics } from "./install-metrics.ts";
 import { openInstaller } from "./install-open.ts";
+import { keepRemoving } from "./install-remove.ts";
 import type { KubeNode } from "./kube-node.ts";
 import { LeakWatch } from "./leak-watch.ts";
 import { KeyedLocks } from "./locks.ts";
@@ -84,7 +85,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   // Whatever the log level: people and supervisors wait for this line.
   const ready = { socket: config.socket, records: node.store.size, pid: process.pid };
   log.child({}, { level: "info" }).info(ready, "ready");
-  void to.installer?.look();
+  startInstaller(to, stack);
   const parts = stack.move();
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
@@ -144,6 +145,11 @@ function withInstaller(
 ): Pick<Dispatch, "installer"> {
   const installer = openInstaller(node, (event) => cluster?.nodeEvent(event));
   return installer === undefined ? {} : { installer: stack.use(installer) };
+}
+
+function startInstaller(to: Dispatch, stack: AsyncDisposableStack): void {
+  if (to.node.config.install === "remove") stack.use(keepRemoving(to));
+  else void to.installer?.look();
 }
 
 interface Cluster extends AsyncDisposable {

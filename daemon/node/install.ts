@@ -91,6 +91,18 @@ export class Installer implements AsyncDisposable {
     await this.#looking;
   }
 
+  /** From now on nothing is put back: podnet is being removed. Idempotent. */
+  async release(): Promise<void> {
+    await this[Symbol.asyncDispose]();
+    this.gone("podnet is being removed from this node");
+  }
+
+  /** What is left to do until podnet is removed; undefined: nothing. */
+  gone(fault: string | undefined): void {
+    this.#faults.clear();
+    if (fault !== undefined) this.#faults.set("conflist", fault);
+  }
+
   /** From now on nothing is put back. Idempotent. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ended = true;
@@ -127,7 +139,7 @@ export class Installer implements AsyncDisposable {
       fault = work();
     } catch (error) {
       fault = `install podnet: ${errorText(error)}`;
-      this.#tell("Warning", "InstallFailed", fault);
+      this.tell("Warning", "InstallFailed", fault);
     }
     if (fault === undefined) this.#faults.delete(part);
     else this.#faults.set(part, fault);
@@ -146,7 +158,7 @@ export class Installer implements AsyncDisposable {
     }
     fight.struck(now);
     this.#restored.stub++;
-    this.#tell("Warning", "StubRestored", `"${path}" was replaced or removed, and is back`);
+    this.tell("Warning", "StubRestored", `"${path}" was replaced or removed, and is back`);
     return undefined;
   }
 
@@ -175,7 +187,7 @@ export class Installer implements AsyncDisposable {
         case "install":
         case "update":
           this.#place(wanted);
-          this.#tell("Normal", "PodnetInstalled", `"${this.confPath}" is in place (${step})`);
+          this.tell("Normal", "PodnetInstalled", `"${this.confPath}" is in place (${step})`);
           return undefined;
         case "keep":
           this.#text = present;
@@ -187,7 +199,7 @@ export class Installer implements AsyncDisposable {
   #wait(reason: string): string {
     const message = `the default network is not ready: ${reason}`;
     if (Date.now() - this.#started > patience)
-      this.#tell("Warning", "DefaultNetworkNotReady", `podnet is not installed: ${message}`);
+      this.tell("Warning", "DefaultNetworkNotReady", `podnet is not installed: ${message}`);
     return message;
   }
 
@@ -204,7 +216,7 @@ export class Installer implements AsyncDisposable {
     this.#place(wanted);
     fight.struck(now);
     this.#restored.conflist++;
-    this.#tell("Warning", "ConflistRestored", `${what}, and is back`);
+    this.tell("Warning", "ConflistRestored", `${what}, and is back`);
     return undefined;
   }
 
@@ -225,12 +237,12 @@ export class Installer implements AsyncDisposable {
     const [first] = confFileNames(confDir);
     if (first === undefined || first >= confName) return undefined;
     const message = `"${first}" comes before "${confName}" in "${confDir}", so runtimes use it: remove it, or give it a later name`;
-    this.#tell("Warning", "ConflistNotFirst", message);
+    this.tell("Warning", "ConflistNotFirst", message);
     return message;
   }
 
   /** A restoration is told each time, a state only when it changes. */
-  #tell(type: InstallEvent["type"], reason: string, message: string): void {
+  tell(type: InstallEvent["type"], reason: string, message: string): void {
     if (!reason.endsWith("Restored")) {
       if (this.#told.get(reason) === message) return;
       this.#told.set(reason, message);

@@ -51,7 +51,7 @@ const bareUuid = /\/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
  * A runtime does not say who it is. What tells CRI-O apart: it names a pod's network namespace by a bare UUID, where containerd
  * puts `cni-` before it and podman `netns-`.
  */
-function isCriO(netnsPath: string, cniArgs: ReadonlyMap<string, string>): boolean {
+export function isCriO(netnsPath: string, cniArgs: ReadonlyMap<string, string>): boolean {
   return cniArgs.has("K8S_POD_NAME") && bareUuid.test(netnsPath);
 }
 

@@ -6,6 +6,7 @@ import { CniError } from "../../lib/cni/errors.ts";
 import { attachmentRows } from "./admin.ts";
 import { collectLeftovers } from "./collect.ts";
 import { type Dispatch, dispatch } from "./dispatch.ts";
+import { removeFromNode } from "./install-remove.ts";
 import { operatorEndpoints } from "./operator-routes.ts";
 import { previewPlan } from "./plan-request.ts";
 import type { Answer, Request } from "./server.ts";
@@ -26,7 +27,7 @@ const health: Endpoint = async () => json({ status: "ok" });
 
 /** Whether new pods come to podnet and can be attached; health says whether the daemon itself works. */
 const ready: Endpoint = async ({ node, installer }) => {
-  const silent = (node.kube?.watches() ?? []).some(({ age }) => age === undefined);
+  const silent = node.kube?.watches().every(({ age }) => age === undefined) === true;
   const faults = [
     ...(installer?.fault === undefined ? [] : [installer.fault]),
     ...(silent ? ["the API server has not answered yet"] : []),
@@ -54,6 +55,9 @@ const resolve: Endpoint = async ({ node }, { body }) => {
   return json(await previewPlan(node, wish));
 };
 
+const uninstall: Endpoint = async (to, { query }) =>
+  json(await removeFromNode(to, query.get("force") === "true"));
+
 /** What the daemon answers on its socket. The CNI path is the stub's; `/v1/...` is podnetctl's. */
 const endpoints: Readonly<Record<string, Endpoint>> = {
   "POST /cni": dispatch,
@@ -63,6 +67,7 @@ const endpoints: Readonly<Record<string, Endpoint>> = {
   "GET /v1/attachments": list,
   "POST /v1/gc": collect,
   "POST /v1/resolve": resolve,
+  "POST /v1/uninstall": uninstall,
   ...operatorEndpoints,
 };
 
