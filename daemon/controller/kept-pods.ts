@@ -20,7 +20,12 @@ export interface KeptPod {
   /** Names of the networks that the node reported for it: PodNetworks, and NADs as `namespace/name`. */
   readonly attached: readonly string[];
   readonly gates: readonly string[];
+  /** What the condition says that names the networks it waits for; undefined: it has none. */
+  readonly networksReady?: { readonly status: string; readonly message: string };
 }
+
+/** The condition of pods that waited, or wait, for their networks. */
+export const networksReadyCondition = "podnet.dev/NetworksReady";
 
 const selecting = [
   annotations.networks,
@@ -62,7 +67,20 @@ export function keepPod(pod: JsonObject): KeptPod {
     annotations: selection(given),
     attached: attachedOf(given),
     gates: gatesOf(spec["schedulingGates"]),
+    ...networksReadyOf(pod["status"]),
   };
+}
+
+function networksReadyOf(status: Json | undefined): Pick<KeptPod, "networksReady"> {
+  const { conditions } = objectOf(status);
+  if (!Array.isArray(conditions)) return {};
+  for (const one of conditions as readonly Json[]) {
+    const condition = objectOf(one);
+    if (condition["type"] !== networksReadyCondition) continue;
+    const [found, message] = [text(condition["status"]), text(condition["message"])];
+    return { networksReady: { status: found, message } };
+  }
+  return {};
 }
 
 /** Its sandbox is gone for good, or soon will be: it uses nothing. */

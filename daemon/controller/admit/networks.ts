@@ -7,14 +7,15 @@ import {
   sameSpec,
 } from "../../../lib/api/object-rules.ts";
 import { DecodeError, type Fault, formatFault } from "../../../lib/base/decode.ts";
+import { isJsonObject } from "../../../lib/base/json.ts";
 import { annotationsOf } from "./pod-object.ts";
 import { type AdmissionRequest, allowed, forbidden, invalid, type Verdict } from "./review.ts";
 
 /** Static rules on PodNetworks and PodNetworkAttachments: what the CRDs' schemas can't say, or can't on older servers. */
 export function admitNetwork(request: AdmissionRequest): Verdict {
-  const { operation, kind, name, object, oldObject } = request;
+  const { operation, kind, object, oldObject } = request;
   if (operation === "DELETE") {
-    const fault = deletionFault(kind, name);
+    const fault = deletionFault(kind, nameOf(request));
     return fault === undefined ? allowed : forbidden([fault]);
   }
   if (operation === "UPDATE") return admitUpdate(kind, oldObject, object);
@@ -22,6 +23,13 @@ export function admitNetwork(request: AdmissionRequest): Verdict {
   const { faults, warnings } = decoded(kind, object);
   const all = [...faults, ...accessFaults(annotationsOf(object))];
   return all.length > 0 ? invalid(all) : { warnings };
+}
+
+/** Where all objects are deleted at once the request itself names none. */
+function nameOf({ name, oldObject }: AdmissionRequest): string {
+  const metadata = isJsonObject(oldObject) ? oldObject["metadata"] : undefined;
+  const own = isJsonObject(metadata) ? metadata["name"] : undefined;
+  return typeof own === "string" ? own : name;
 }
 
 /** A faulty object of before must stay writable: its finalizers go by updates too. */

@@ -305,6 +305,8 @@ test("default can't be deleted, other networks can (E-2)", async () => {
   const { refusal } = await network({ operation: "DELETE", name: "default" });
   assert.equal(refusal?.code, 403);
   assert.equal(message(await network({ operation: "DELETE", name: "blue" })), "allowed");
+  const together = { operation: "DELETE", name: "", oldObject: podNetwork("default") };
+  assert.match(message(await network(together)), /can't be deleted/);
 });
 
 test("what podnet has no rules for is allowed", async () => {
