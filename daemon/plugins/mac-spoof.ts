@@ -56,6 +56,23 @@ export async function addMacSpoofCheck(call: PluginCall, mac: string): Promise<v
 }
 
 /**
+ * Lets an attachment send from another address than it was held to, which it may not any more. Nothing happens to one that is not checked. Rejects with a
+ * CniError (code 5).
+ */
+export async function changeMacSpoofCheck(
+  call: PluginCall,
+  { from, to }: { readonly from: string; readonly to: string },
+): Promise<void> {
+  const owner = nftOwner(call);
+  const [port, old] = elementsOf(call, from);
+  if (port === undefined || old === undefined || from === to) return;
+  const present = await nftablesOf(call.host).element(macSpoofTable, port.set, port.key);
+  if (present?.comment?.startsWith(`${owner.id} `) !== true) return;
+  await addMacSpoofCheck(call, to);
+  await removeElements(call.host, [old], { table: macSpoofTable, owner });
+}
+
+/**
  * Takes back what `addMacSpoofCheck` did for this attachment. Idempotent; a newer owner of the port's name keeps its elements. The hardware
  * address comes from `prevResult`; where that is missing or not the one that was set, the elements are looked for in the whole sets. Call it when the
  * port is gone. Rejects with a CniError (code 5).

@@ -5,6 +5,7 @@ import type { JsonObject } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link, LinkChange } from "../../lib/netlink/model.ts";
+import { changeMacSpoofCheck } from "./mac-spoof.ts";
 import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
 import { decodeConfig, optional, withoutAbsent } from "./shared-config.ts";
@@ -163,7 +164,10 @@ async function add(call: PluginCall, { sysctls, settings }: TuningConfig): Promi
   const link = await requireInterface(call, sandbox);
   await call.state.save(settingsOf(link, settings));
   await apply(call, sandbox, { link, settings });
-  return settings.mac === undefined ? result : withMacOf(call, result, settings.mac);
+  if (settings.mac !== undefined && link.mac !== undefined) {
+    await changeMacSpoofCheck(call, { from: link.mac, to: settings.mac });
+  }
+  return withSettings(call, result, settings);
 }
 
 async function requireInterface(call: PluginCall, sandbox: Sandbox): Promise<Link> {
@@ -221,12 +225,20 @@ async function changeMac({ rtnl }: Sandbox, link: Link, mac: string): Promise<vo
   }
 }
 
-function withMacOf(call: PluginCall, result: CniResult, mac: string): CniResult {
-  const interfaces = result.interfaces.map((one) =>
-    one.name === call.ifName && one.sandbox !== undefined && one.sandbox !== ""
-      ? { ...one, mac }
-      : one,
-  );
+/** A result that told the MTU tells the new one: the CHECK of whoever told it would find a drift. */
+function withSettings(
+  call: PluginCall,
+  result: CniResult,
+  { mac, mtu }: InterfaceSettings,
+): CniResult {
+  const interfaces = result.interfaces.map((one) => {
+    if (one.name !== call.ifName || one.sandbox === undefined || one.sandbox === "") return one;
+    return {
+      ...one,
+      ...(mac === undefined ? {} : { mac }),
+      ...(mtu === undefined || one.mtu === undefined ? {} : { mtu }),
+    };
+  });
   return { ...result, interfaces };
 }
 

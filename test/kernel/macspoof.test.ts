@@ -117,6 +117,29 @@ test("macspoofchk: a pod sends from its own address only, other pods are not aff
   assert.equal(reaches(free, node), true);
 });
 
+test("macspoofchk: tuning gives the pod another address, which is then the only one that it may send from", async () => {
+  await using scene = new Scene();
+  const { node, plugins } = scene;
+  const pod = scene.lab.pod();
+  const one = await scene.add(2, pod);
+  const own = linkMac(pod);
+  const tuning = {
+    ...one,
+    type: "tuning",
+    config: { ...one.config, type: "tuning", mac: "0a:00:00:00:00:55" },
+  };
+  const prevResult = await plugins.mustRun({ ...tuning, ...verb("ADD") });
+  assert.equal(linkMac(pod), "0a:00:00:00:00:55");
+  assert.equal(reaches(pod, node), true);
+  const final = { ...one, config: { ...one.config, prevResult } };
+  await plugins.mustRun({ ...final, ...verb("CHECK") });
+  setMac(pod, own);
+  assert.equal(reaches(pod, node), false);
+  assert.deepEqual(scene.owners(), { c2: 2 });
+  await plugins.mustRun({ ...final, ...verb("DEL") });
+  assert.deepEqual(scene.owners(), {});
+});
+
 test("macspoofchk: two checked pods may not send from each other's address; a requested address is the one that counts", async () => {
   await using scene = new Scene();
   const { node } = scene;
