@@ -7,6 +7,7 @@ import { Lab, type Place } from "../../helpers/lab.ts";
 import { type Delegate, MultusLeftovers } from "../../helpers/multus-leftovers.ts";
 import { part } from "../../helpers/parts.ts";
 import { runPlugin } from "../../helpers/plugin-call.ts";
+import { podnetctl } from "../../helpers/podnetctl.ts";
 import { LeakCheck } from "../../helpers/state.ts";
 
 // podnet in place of a Multus: sandboxes that Multus' delegates attached are podnet's to check and to give back.
@@ -274,4 +275,42 @@ test("a file that was cut off after any byte: DEL ends, everything that was atta
   }
   leaks.assertClean();
   assert.match(daemon.log, /Multus' cache is damaged/);
+});
+
+test("the way back: pods that podnet attached and a Multus deletes by the executables, or forgets; podnetctl gc gives back the rest", async () => {
+  const ctl = (...args: readonly string[]) =>
+    podnetctl(place, ["--socket", daemon.socket, ...args]);
+  const deleted = lab.pod();
+  const forgotten = lab.pod();
+  const warm = lab.pod();
+  for (const [id, pod] of [
+    ["warm", warm],
+    ["deleted", deleted],
+    ["forgotten", forgotten],
+  ] as const) {
+    const { status, stdout } = await call("ADD", { id, netns: pod.path });
+    assert.equal(status, 0, stdout);
+  }
+  const masqueraded = () => (place.run("nft", "list", "ruleset").match(/comment "/g) ?? []).length;
+  const before = masqueraded();
+  const { config } = delegate("default");
+  const at = { containerId: "deleted", netns: deleted.path, ifName: "eth0", config };
+  await runPlugin({
+    verb: "DEL",
+    ...at,
+    program: join(process.env["PODNET_DELEGATES"] ?? part("reference-plugins"), "bridge"),
+    node: place,
+    path: process.env["PODNET_DELEGATES"] ?? part("reference-plugins"),
+  });
+  assert.equal(held().length, 2, "the executable knows podnet's addresses");
+  assert.throws(() => deleted.run("ip", "link", "show", "eth0"));
+  lab.remove(deleted);
+  lab.remove(forgotten);
+  const freed = await ctl("gc");
+  assert.equal(freed.status, 0, freed.stderr);
+  assert.match(freed.stdout, /freed deleted default eth0[\s\S]*freed forgotten default eth0/);
+  assert.equal(held().length, 1);
+  assert.equal(masqueraded(), before / 3);
+  await del("warm", warm.path);
+  assert.deepEqual([held(), records()], [[], []]);
 });
