@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { KubeClient } from "./client.ts";
-import { KubeError } from "./error.ts";
+import { isNotFound, KubeError } from "./error.ts";
 import { listPath, resources } from "./resource.ts";
 
 /** What happened to an object (a pod unless `kind` says otherwise); reason is one word for programs. */
@@ -37,6 +37,8 @@ interface Known {
   readonly first: string;
   count: number;
   sent: number;
+  /** The API has it: a repetition is a count there. Servers forget events after an hour. */
+  written: boolean;
 }
 
 /** An event as it was emitted, repetitions counted. */
@@ -92,7 +94,14 @@ export class ObjectEvents {
       return;
     }
     const object = `${event.name.slice(0, 200)}.${randomBytes(8).toString("hex")}`;
-    const made = { event, object, first: new Date(now).toISOString(), count: 1, sent: 0 };
+    const made = {
+      event,
+      object,
+      first: new Date(now).toISOString(),
+      count: 1,
+      sent: 0,
+      written: false,
+    };
     this.#remember(key, made);
     this.#send(made);
   }
@@ -166,41 +175,56 @@ export class ObjectEvents {
 
   async #attempt(known: Known): Promise<KubeError | undefined> {
     try {
-      await this.#request(known);
+      if (known.written) known.written = await this.#count(known);
+      if (!known.written) await this.#create(known);
+      known.written = true;
       return undefined;
     } catch (error) {
       return error instanceof KubeError ? error : new KubeError(errorText(error));
     }
   }
 
-  async #request({ event, object, first, count }: Known): Promise<void> {
-    const { apiVersion = "v1", kind = "Pod", namespace, name, uid, type, reason } = event;
-    const place = namespace === "" ? "default" : namespace;
-    const path = listPath(resources.events, place);
+  /** Says how often it happened; false where the server has forgotten the event. */
+  async #count({ event, object, count }: Known): Promise<boolean> {
+    const path = `${pathOf(event)}/${object}`;
+    const body = { count, lastTimestamp: new Date().toISOString() };
+    const contentType = "application/merge-patch+json";
     const { signal } = this.#stopping;
-    const lastTimestamp = new Date().toISOString();
-    if (count > 1) {
-      const body = { count, lastTimestamp };
-      const contentType = "application/merge-patch+json";
-      const patch = { path: `${path}/${object}`, body, contentType, signal };
-      await this.#client.request({ method: "PATCH", ...patch });
-      return;
+    try {
+      await this.#client.request({ method: "PATCH", path, body, contentType, signal });
+      return true;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
     }
+  }
+
+  async #create({ event, object, first, count }: Known): Promise<void> {
+    const { apiVersion = "v1", kind = "Pod", namespace, name, uid, type, reason } = event;
+    const { signal } = this.#stopping;
     const body = {
       apiVersion: "v1",
       kind: "Event",
-      metadata: { name: object, namespace: place },
+      metadata: { name: object, namespace: placeOf(event) },
       involvedObject: { apiVersion, kind, ...(namespace === "" ? {} : { namespace }), name, uid },
       type,
       reason,
       message: event.message.slice(0, longestMessage),
       source: this.#source,
       firstTimestamp: first,
-      lastTimestamp,
+      lastTimestamp: new Date().toISOString(),
       count,
     };
-    await this.#client.request({ method: "POST", path, body, signal });
+    await this.#client.request({ method: "POST", path: pathOf(event), body, signal });
   }
+}
+
+function placeOf({ namespace }: ObjectEvent): string {
+  return namespace === "" ? "default" : namespace;
+}
+
+function pathOf(event: ObjectEvent): string {
+  return listPath(resources.events, placeOf(event));
 }
 
 function dropOldest(map: Map<string, unknown>): void {

@@ -84,3 +84,41 @@ test("a refused event is dropped, and one that met a busy server is tried once m
   await until(() => at.bodies.length === 3, "a second attempt");
   assert.equal(at.events.dropped, 1);
 });
+
+test("an event that is repeated while it waits is created with its count", async () => {
+  await using at = await setUp();
+  at.events.emit(warning("first"));
+  at.events.emit(warning("second"));
+  at.events.emit(warning("second"));
+  await until(() => at.bodies.length === 2, "two events");
+  assert.deepEqual(
+    at.bodies.map((body) => [JSON.parse(body).message, JSON.parse(body).count]),
+    [
+      ["first", 1],
+      ["second", 2],
+    ],
+  );
+  assert.ok(at.api.requests.every((one) => one.startsWith("POST ")));
+});
+
+test("an event that the server has forgotten is created anew, with its count", async () => {
+  mock.timers.enable({ apis: ["Date"], now: Date.now() });
+  try {
+    let status = 201;
+    await using at = await setUp(() => status);
+    at.events.emit(warning("again"));
+    await until(() => at.bodies.length === 1, "an event");
+    mock.timers.tick(31_000);
+    status = 404;
+    await new Promise((done) => setTimeout(done, 250));
+    at.events.emit(warning("again"));
+    await until(() => at.bodies.length === 3, "a count and an event");
+    assert.deepEqual(
+      at.api.requests.map((one) => one.split(" ")[0]),
+      ["POST", "PATCH", "POST"],
+    );
+    assert.equal(JSON.parse(at.bodies[2] ?? "").count, 2);
+  } finally {
+    mock.timers.reset();
+  }
+});
