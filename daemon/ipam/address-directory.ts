@@ -3,23 +3,20 @@ import {
   constants,
   fstatSync,
   ftruncateSync,
-  linkSync,
   lstatSync,
   openSync,
   readFileSync,
   readSync,
   rmSync,
   statSync,
-  unlinkSync,
   utimesSync,
-  writeFileSync,
   writeSync,
 } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { errorCode } from "../../lib/base/errors.ts";
-import { ensureDir } from "../../lib/base/files.ts";
+import { createFile, ensureDir } from "../../lib/base/files.ts";
 import { formatIp, type Ip, isIp, parseIp } from "../../lib/base/ip.ts";
 import { tryLock } from "../../lib/base/libc.ts";
 import { AddressIndex, addressOfFile } from "./address-index.ts";
@@ -141,19 +138,10 @@ export class LockedAddresses {
   reserve(ip: Ip, owner: string): boolean {
     const temporary = join(this.#path, temporaryName);
     this.changed = true;
-    rmSync(temporary, { force: true });
-    writeFileSync(temporary, owner, { flag: "wx", mode: 0o600 });
-    try {
-      linkSync(temporary, join(this.#path, formatIp(ip)));
-    } catch (error) {
-      if (errorCode(error) !== "EEXIST") throw error;
-      this.#index.add(ip, readOwner(join(this.#path, formatIp(ip))));
-      return false;
-    } finally {
-      unlinkSync(temporary);
-    }
-    this.#index.add(ip, owner);
-    return true;
+    const file = join(this.#path, formatIp(ip));
+    const isNew = createFile(file, temporary, owner);
+    this.#index.add(ip, isNew ? owner : readOwner(file));
+    return isNew;
   }
 
   /** Frees an address if its file, read now, still names this owner. */

@@ -1,8 +1,8 @@
-import { linkSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { ensureDir, replaceFile } from "../../lib/base/files.ts";
+import { createFile, ensureDir, replaceFile } from "../../lib/base/files.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
@@ -42,19 +42,10 @@ export class DeviceClaims {
   take(key: string, device: string, by: Claimant): void {
     ensureDir(this.#dir, 0o700);
     const claim: DeviceClaim = { key, device, ...pick(by), returning: false };
+    // Nobody ever reads half a claim.
     const path = this.#path(key);
-    const temporary = `${path}.${by.containerId.slice(0, 12)}-${by.ifName}`;
-    rmSync(temporary, { force: true });
-    writeFileSync(temporary, JSON.stringify(claim), { flag: "wx", mode: 0o600 });
-    try {
-      // A hard link appears with its content and only when the name is free: nobody ever reads half a claim.
-      linkSync(temporary, path);
-    } catch (error) {
-      if (errorCode(error) !== "EEXIST") throw error;
+    if (!createFile(path, this.#temporary(key, by), JSON.stringify(claim)))
       this.#requireOwn(key, by);
-    } finally {
-      rmSync(temporary, { force: true });
-    }
   }
 
   /** Marks the attachment's claim as on its way back. Nothing happens when the claim is another's or gone. */
@@ -68,6 +59,7 @@ export class DeviceClaims {
   release(key: string, by: Claimant): void {
     const claim = this.read(key);
     if (claim !== undefined && sameClaimant(claim, by)) rmSync(this.#path(key), { force: true });
+    rmSync(this.#temporary(key, by), { force: true });
     try {
       rmdirSync(this.#dir);
     } catch {
@@ -116,6 +108,10 @@ export class DeviceClaims {
 
   #path(key: string): string {
     return `${this.#dir}/${encodeURIComponent(key)}.json`;
+  }
+
+  #temporary(key: string, by: Claimant): string {
+    return `${this.#path(key)}.${by.containerId.slice(0, 12)}-${by.ifName}`;
   }
 
   #requireOwn(key: string, by: Claimant): void {

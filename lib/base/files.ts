@@ -2,6 +2,7 @@ import {
   closeSync,
   fstatSync,
   ftruncateSync,
+  linkSync,
   mkdirSync,
   openSync,
   renameSync,
@@ -34,6 +35,44 @@ export function replaceFile(path: string, text: string): void {
     throw error;
   } finally {
     closeSync(fd);
+  }
+}
+
+/**
+ * Makes a file that appears with its whole text in one step, by link(2): true, or false when there is one. `temporary`, in the same folder, is what a
+ * kill may leave; whoever reads the folder passes over it, and the next call with that name replaces it. Mode 0600.
+ */
+export function createFile(path: string, temporary: string, text: string): boolean {
+  removeFile(temporary);
+  try {
+    const fd = openSync(temporary, "wx", 0o600);
+    try {
+      writeAll(fd, text);
+    } finally {
+      closeSync(fd);
+    }
+    return linked(temporary, path);
+  } finally {
+    removeIfPossible(temporary);
+  }
+}
+
+function linked(from: string, path: string): boolean {
+  try {
+    linkSync(from, path);
+    return true;
+  } catch (error) {
+    if (errorCode(error) !== "EEXIST") throw error;
+    return false;
+  }
+}
+
+/** What is done must not become a failure because the temporary file stays. */
+function removeIfPossible(path: string): void {
+  try {
+    removeFile(path);
+  } catch {
+    // As after a kill.
   }
 }
 

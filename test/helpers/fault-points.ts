@@ -34,8 +34,14 @@ function point(kind: string, detail: unknown): void {
   if (isAt("stop")) process.kill(process.pid, "SIGSTOP");
   if (isAt("error")) {
     real.unlinkSync(`${folder}/error`);
-    throw Object.assign(new Error(`ENOSPC: no space left on device, ${kind}`), { code: "ENOSPC" });
+    throw failureOf(kind);
   }
+}
+
+/** What the kernel says when something is short: disk, buffers, processes. */
+function failureOf(kind: string): Error {
+  const code = kind.startsWith("send") ? "ENOBUFS" : kind.startsWith("exec") ? "EAGAIN" : "ENOSPC";
+  return Object.assign(new Error(`${code}: ${kind} failed for a test`), { code });
 }
 
 function isAt(what: string): boolean {

@@ -177,6 +177,14 @@ export class ScenarioNode implements AsyncDisposable {
     return kills;
   }
 
+  /** Starts the daemon again if it is killed before `over`. Resolves when it was, and is up; else never. */
+  async revive(over: AbortSignal, killed: () => void): Promise<void> {
+    await this.daemon.ended();
+    if (over.aborted) return await new Promise(() => undefined);
+    killed();
+    await this.recover();
+  }
+
   async #reap(): Promise<void> {
     await this.daemon.kill();
   }

@@ -150,6 +150,7 @@ function fileRows(kind: string, folder: string): Row[] {
 
 /** Namespaces and files: sockets and the event loop's own come and go. */
 function descriptorRows(pid: number): Row[] {
+  if (!existsSync(`/proc/${pid}/fd`)) return [];
   const counted = Object.entries(openFiles(pid)).filter(([name]) => !/^socket|\[/.test(name));
   return counted.map(([name, count]) => ({ kind: "descriptor", text: `${count} ${name}` }));
 }

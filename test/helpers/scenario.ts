@@ -58,17 +58,20 @@ export interface Expectation {
   /** For the message. */
   readonly when: string;
   readonly seconds?: number;
+  /** Rows (kind and text) that don't count. */
+  readonly except?: RegExp;
 }
 
 /** Waits until the node is as it should be. Throws the difference as a table when it isn't within `seconds`. */
 export async function expect(
   node: ScenarioNode,
   rows: readonly Row[],
-  { pods, when, seconds = 3 }: Expectation,
+  { pods, when, seconds = 3, except }: Expectation,
 ): Promise<void> {
   const until = Date.now() + seconds * 1000;
   for (let pause = 0; ; pause = Math.min(pause * 2 + 20, 300)) {
-    const found = difference(rows, node.survey(...pods));
+    const counts = ({ kind, text }: Row) => except?.test(`${kind} ${text}`) !== true;
+    const found = difference(rows.filter(counts), node.survey(...pods).filter(counts));
     if (isSame(found)) return;
     if (Date.now() > until) throw new ScenarioFailure(`${when}:\n${differenceTable(found)}`);
     await sleep(pause);
@@ -99,6 +102,9 @@ class Scene {
   readonly #fault: Fault;
   readonly #expected: Expected;
   readonly #pod: ScenarioPod;
+  /** Ends when a daemon that is to be killed again was, and is up. */
+  #revived: Promise<void> | undefined;
+  readonly #over = new AbortController();
 
   constructor(node: ScenarioNode, fault: Fault, expected: Expected) {
     this.#node = node;
@@ -108,6 +114,15 @@ class Scene {
   }
 
   async play(): Promise<number> {
+    try {
+      return await this.#play();
+    } finally {
+      this.#over.abort();
+      this.#node.disarm();
+    }
+  }
+
+  async #play(): Promise<number> {
     const { verb, networks } = this.#fault;
     if (verb !== "ADD") await this.#node.must("ADD", this.#pod, { networks });
     const runtime = new AbortController();
@@ -124,12 +139,16 @@ class Scene {
     }
     const waits = this.#fault.aftermath === "the stub repeats";
     if (!waits) runtime.abort();
-    const kills = 1 + (await this.#node.recover(this.#fault.again));
-    if (waits) await this.#retried(() => call);
+    let kills = 1 + (await this.#node.recover(this.#fault.again));
+    if (this.#fault.again !== undefined) {
+      this.#revived = this.#node.revive(this.#over.signal, () => {
+        kills += 1;
+      });
+    }
+    if (waits) await this.#revivedOr(call);
     const answer = await call;
     if (waits && answer.status !== 0) throw new Error(`the repeated call failed: ${answer.stdout}`);
     await this.#follow();
-    this.#node.disarm();
     return kills;
   }
 
@@ -161,33 +180,26 @@ class Scene {
     await this.#end();
   }
 
-  /** A daemon that is to be killed twice may go in the middle of what follows: the runtime then comes again, as ever. */
   async #must(verb: string, pod = this.#pod, networks?: readonly unknown[]): Promise<void> {
     await this.#retried(() =>
       this.#node.must(verb, pod, networks === undefined ? {} : { networks }),
     );
   }
 
+  /** A daemon that is to be killed twice may go in the middle of what follows: the runtime then comes again, as ever. */
   async #retried(work: () => Promise<unknown>): Promise<void> {
-    if (this.#fault.again === undefined) {
+    try {
       await work();
-      return;
+    } catch (error) {
+      if (!(await this.#revivedOr(sleep(500)))) throw error;
+      await work();
     }
-    const first = work();
-    first.catch(() => undefined);
-    const ended = await Promise.race([
-      this.#node.daemon.ended().then(() => true),
-      first.then(
-        () => false,
-        () => false,
-      ),
-    ]);
-    if (!ended) {
-      await first;
-      return;
-    }
-    await this.#node.recover();
-    await first.catch(() => work());
+  }
+
+  /** Whether the daemon was killed again, and is up, before that ended. */
+  async #revivedOr(other: Promise<unknown>): Promise<boolean> {
+    if (this.#revived === undefined) return false;
+    return await Promise.race([this.#revived.then(() => true), other.then(() => false)]);
   }
 
   async #repeat(): Promise<void> {
