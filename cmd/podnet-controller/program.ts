@@ -105,6 +105,8 @@ async function serve(config: ControllerConfig): Promise<number> {
     log.error({ fault: errorText(error), stack: error.stack }, "uncaught"),
   );
   process.on("unhandledRejection", (error) => log.error({ fault: errorText(error) }, "unhandled"));
+  // Pauses keep nobody alive: without this, the process would end when every connection is closed at one moment.
+  const alive = setInterval(() => undefined, 60_000);
   try {
     const controller = await startController(config, log);
     log.info({ signal: await signalled }, "stopping");
@@ -114,5 +116,7 @@ async function serve(config: ControllerConfig): Promise<number> {
   } catch (error) {
     console.error(`podnet-controller: ${errorText(error)}`);
     return 1;
+  } finally {
+    clearInterval(alive);
   }
 }

@@ -1,5 +1,5 @@
 // Stands between podnetd and an API server: kube-proxy-child.ts PORT TARGET CA_FILE. What it does with requests is set by lines on
-// stdin: {"delay": ms, "status": n, "down": true, "drop": true, "expire": true}.
+// stdin: {"delay": ms, "status": n, "down": true, "drop": true, "expire": true, "cutAfter": n, "stay": true}.
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { request } from "node:https";
@@ -16,11 +16,15 @@ interface Mode {
   readonly refuse?: string;
   /** Watches get 410. */
   readonly expire?: boolean;
+  /** After so many writes the server has done it and nobody hears of it: every connection is cut, and stays so unless `stay`. */
+  readonly cutAfter?: number;
+  readonly stay?: boolean;
 }
 
 const [, , port = "", target = "", caFile = ""] = process.argv;
 const ca = readFileSync(caFile);
 let mode: Mode = {};
+let writes = 0;
 const open = new Set<ServerResponse>();
 
 function answer(response: ServerResponse, status: number): void {
@@ -39,6 +43,7 @@ function pass(incoming: IncomingMessage, response: ServerResponse): void {
   const url = new URL(incoming.url ?? "/", target);
   const headers = { ...incoming.headers, host: url.host };
   const outgoing = request(url, { method: incoming.method ?? "GET", headers, ca }, (from) => {
+    if (isLastWrite(incoming, from.statusCode ?? 0)) return cut();
     response.writeHead(from.statusCode ?? 502, from.headers);
     from.pipe(response);
     from.on("error", () => response.destroy());
@@ -46,6 +51,20 @@ function pass(incoming: IncomingMessage, response: ServerResponse): void {
   outgoing.on("error", () => response.destroy());
   response.on("close", () => outgoing.destroy());
   incoming.pipe(outgoing);
+}
+
+/** Events are for people: they are not counted. */
+function isLastWrite({ method, url }: IncomingMessage, status: number): boolean {
+  if (mode.cutAfter === undefined || method === "GET" || url?.includes("/events")) return false;
+  if (status < 300) writes++;
+  return writes === mode.cutAfter;
+}
+
+function cut(): void {
+  const { stay } = mode;
+  mode = stay === true ? {} : { down: true };
+  for (const response of open) response.destroy();
+  process.stdout.write("cut\n");
 }
 
 const server = createServer((incoming, response) => {
@@ -67,6 +86,7 @@ server.on("connection", (socket) => {
 createInterface(process.stdin).on("line", (text) => {
   const { drop, ...next } = JSON.parse(text) as Mode & { readonly drop?: boolean };
   mode = next;
+  writes = 0;
   if (drop === true || mode.down === true) for (const response of open) response.destroy();
   process.stdout.write(`mode ${text}\n`);
 });

@@ -16,12 +16,16 @@ export interface ProxyMode {
   /** Watches get 410; with `drop` those that are open are cut first. */
   readonly expire?: boolean;
   readonly drop?: boolean;
+  /** After so many writes every connection is cut before the answer, and stays so unless `stay`. */
+  readonly cutAfter?: number;
+  readonly stay?: boolean;
 }
 
 /** A proxy between podnetd and the API server, for faults: `http://127.0.0.1:PORT` in the API server's namespace. */
 export class KubeProxy implements AsyncDisposable {
   readonly server: string;
   readonly #program: RunningProgram;
+  #from = 0;
 
   private constructor(api: ApiServer, port: number) {
     this.server = `http://127.0.0.1:${port}`;
@@ -40,8 +44,25 @@ export class KubeProxy implements AsyncDisposable {
   async set(mode: ProxyMode): Promise<void> {
     const text = JSON.stringify(mode);
     const before = this.#program.output.length;
+    this.#from = before;
     this.#program.write(`${text}\n`);
     await this.#said(`mode ${text}`, before);
+  }
+
+  /** Resolves with true when the connections were cut since `set`, with false when `unless` resolves first. */
+  async wasCut(unless: Promise<unknown>): Promise<boolean> {
+    let isOver = false;
+    const over = unless.then(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      if (this.#program.output.slice(this.#from).includes("\ncut\n")) {
+        over.catch(() => undefined);
+        return true;
+      }
+      await sleep(10);
+    }
+    return false;
   }
 
   async #said(what: string, from = 0): Promise<void> {
