@@ -125,7 +125,7 @@ export const configSchema = z.strictObject(
     /** The kubelet's pod-resources API: which devices a pod was given. */
     podResourcesSocket: socketPath.default("/var/lib/kubelet/pod-resources/kubelet.sock"),
     /** Folder of device information files: those of device plugins in dp, those of attachments in cni. */
-    deviceInfoDir: absolute.default("/var/run/k8s.cni.cncf.io/devinfo"),
+    deviceInfoDir: absolute.default("/run/k8s.cni.cncf.io/devinfo"),
     namespaceIsolation: flag.default(false),
     /** Namespaces whose NADs every pod may use where namespaceIsolation is on. */
     globalNamespaces: z.array(namespace, "must be a list of namespaces").default([]),
