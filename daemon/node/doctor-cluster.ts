@@ -62,9 +62,6 @@ export function watchFindings(watches: readonly WatchState[]): Finding[] {
       ),
     ];
   });
-  const oldest = Math.max(0, ...watches.map(({ age }) => age ?? 0));
-  return orFine(
-    findings,
-    ok("watch", `${watches.length} watches, the oldest word is of ${duration(oldest)} ago`),
-  );
+  const ages = watches.map(({ kind, age }) => `${kind} ${duration(age ?? 0)}`).join(", ");
+  return orFine(findings, ok("watch", `the last word came before: ${ages}`));
 }

@@ -24,6 +24,7 @@ export interface CachedResult {
 
 const cachedInfo = z.looseObject({
   kind: z.string(),
+  containerId: z.string().nullish(),
   config: z.string().nullish(),
   capabilityArgs: z.record(z.string(), z.unknown()).nullish(),
   result: z.unknown(),
@@ -61,7 +62,8 @@ export async function cachedResults(
   for (const path of await filesIn(folders, containerId)) {
     const place = placeOf(path, containerId);
     const content = await readSmall(path);
-    if (content !== undefined) found.push({ ...place, path, ...contentOf(content) });
+    const known = content === undefined ? undefined : contentOf(content, containerId);
+    if (known !== undefined) found.push({ ...place, path, ...known });
   }
   return found;
 }
@@ -87,12 +89,14 @@ async function readSmall(path: string): Promise<string | undefined> {
 
 type Content = Pick<CachedResult, "config" | "capabilityArgs" | "result">;
 
-function contentOf(content: string): Content {
+/** undefined: it is another container's, whose network or interface has this one's id in its name. */
+function contentOf(content: string, containerId: string): Content | undefined {
   try {
     const value: unknown = JSON.parse(content);
     if (!isJsonObject(value)) return nothing;
     if (value["kind"] === undefined) return { ...nothing, result: resultOf(value) };
     const info = decode(cachedInfo, value, "cached result");
+    if (info.containerId && info.containerId !== containerId) return undefined;
     return {
       config: info.config ? Buffer.from(info.config, "base64").toString("utf8") : undefined,
       capabilityArgs: isJsonObject(info.capabilityArgs) ? info.capabilityArgs : {},

@@ -59,7 +59,10 @@ export function registerOperatorMetrics(
     help: "Sandboxes that a previous Multus attached and its files still name",
     registers,
     async collect() {
-      this.set(await foreignSandboxes());
+      // A folder that can't be read must not take the other metrics away.
+      const number = await foreignSandboxes().catch(() => undefined);
+      if (number === undefined) this.reset();
+      else this.set(number);
     },
   });
 }
