@@ -321,8 +321,9 @@ test("upgrade: the next daemon waits for the one before, and no ADD is refused m
   next.stderr.setEncoding("utf8").on("data", (text: string) => {
     log += text;
   });
+  let isOver = false;
+  let work: Promise<void>[] = [];
   try {
-    let isOver = false;
     const answers: { status: number | null; stdout: string }[] = [];
     const pods = async (): Promise<void> => {
       while (!isOver) {
@@ -332,7 +333,7 @@ test("upgrade: the next daemon waits for the one before, and no ADD is refused m
         lab.remove(pod);
       }
     };
-    const work = [pods(), pods()];
+    work = [pods(), pods()];
     await sleep(1_000);
     assert.doesNotMatch(log, /ready/);
     await agent.stop();
@@ -346,8 +347,12 @@ test("upgrade: the next daemon waits for the one before, and no ADD is refused m
     );
     assert.ok(answers.length > 4, `${answers.length} answers`);
   } finally {
-    const ended = once(next, "exit");
-    next.kill("SIGTERM");
-    await ended;
+    isOver = true;
+    await Promise.allSettled(work);
+    if (next.exitCode === null) {
+      const ended = once(next, "exit");
+      next.kill("SIGTERM");
+      await ended;
+    }
   }
 });
