@@ -59,7 +59,7 @@ export class PodnetInstallation {
 
   /** kill -9 of podnetd itself; the kubelet starts the container again. */
   kill(): void {
-    this.#cluster.node.run("sh", "-c", "kill -9 $(pgrep -f lib/podnetd.mjs)");
+    this.#cluster.node.run("sh", "-c", "kill -9 $(pgrep -f '[l]ib/podnetd.mjs')");
   }
 
   /** The same program under another image name, as a release would bring it; does not wait. */

@@ -118,13 +118,14 @@ export class ClusterPods {
 
   async gone(path: string, seconds = 60): Promise<void> {
     const [namespace, name] = path.split("/");
+    let last: KubeObject;
     await this.#cluster.eventually(
       `pod "${path}" gone`,
-      async () =>
-        (await this.#cluster.get(`/api/v1/namespaces/${namespace}/pods/${name}`)) === undefined
-          ? true
-          : undefined,
-      { seconds, about: () => this.#cluster.logs() },
+      async () => {
+        last = await this.#cluster.get(`/api/v1/namespaces/${namespace}/pods/${name}`);
+        return last === undefined ? true : undefined;
+      },
+      { seconds, about: () => `${JSON.stringify(last)}\n${this.#cluster.logs()}` },
     );
   }
 

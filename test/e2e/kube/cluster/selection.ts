@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { KubeObject } from "../../../helpers/whole-cluster.ts";
 import { podTemplate, type SeenInterface } from "../../../helpers/whole-cluster-pods.ts";
+import { nothingLeft } from "./leftovers.ts";
 import { npwg, own, type Whole } from "./networks.ts";
 
 interface Kind {
@@ -75,7 +76,7 @@ function deployment({ name, annotations }: Kind): object {
   return {
     apiVersion: "apps/v1",
     kind: "Deployment",
-    metadata: { name },
+    metadata: { name, labels },
     spec: {
       replicas: 2,
       selector: { matchLabels: labels },
@@ -206,9 +207,13 @@ export function selectionTests(whole: () => Whole): void {
 
     test("when they are deleted nothing of theirs is left", async () => {
       const { cluster, podnet } = whole();
-      for (const { name, namespace = "default" } of kinds)
-        cluster.api.must("delete", "deployment", "-n", namespace, name, "--wait=false");
+      // Each level by name: the garbage collector takes its time.
+      for (const { name, namespace = "default" } of kinds) {
+        const all = ["-n", namespace, "-l", `app=${name}`, "--wait=false"];
+        cluster.api.must("delete", "deployment,replicaset,pod", ...all);
+      }
       for (const { path } of made) await cluster.pods.gone(path);
+      await nothingLeft(cluster);
       assert.equal(podnet.podnetctl("ls", "-o", "json").trim(), "[]");
     });
   });

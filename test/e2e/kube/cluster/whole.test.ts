@@ -1,6 +1,7 @@
 import { after, before } from "node:test";
 import { WholeCluster } from "../../../helpers/whole-cluster.ts";
 import { PodnetInstallation } from "../../../helpers/whole-cluster-podnet.ts";
+import { churnTests } from "./churn.ts";
 import { applyNetworks, type Whole } from "./networks.ts";
 import { selectionTests } from "./selection.ts";
 
@@ -19,3 +20,4 @@ after(() => stack.disposeAsync());
 const whole = () => shared;
 
 selectionTests(whole);
+churnTests(whole);

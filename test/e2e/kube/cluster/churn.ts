@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { KubeObject } from "../../../helpers/whole-cluster.ts";
+import { nothingLeft } from "./leftovers.ts";
+import { own, type Whole } from "./networks.ts";
+
+/** A full run is 300; PODNET_CHURN_PODS says another number. */
+const count = Number(process.env["PODNET_CHURN_PODS"] ?? "45");
+const perSecond = 5;
+/** Pods that may wait for their end at a time: a small machine starts fewer a second than are asked for. */
+const mostAlive = 40;
+
+const wish = {
+  [own]: '[{"name":"default"},{"name":"blue"},{"name":"red","interfaceName":"data0"}]',
+};
+const asked = ["data0", "eth0", "net1"];
+
+/** Pods that are created five a second and ended as soon as their first process has said what it found. */
+class Churn {
+  readonly records: { readonly name: string; readonly found: readonly string[] }[] = [];
+  readonly #whole: Whole;
+  readonly #prefix: string;
+  readonly #alive = new Map<string, KubeObject>();
+  created = 0;
+
+  constructor(whole: Whole, prefix: string) {
+    this.#whole = whole;
+    this.#prefix = prefix;
+  }
+
+  /** Runs until all were created, have said what they found, and were ended. */
+  async run(signal: AbortSignal): Promise<void> {
+    const ending = this.#endAll(signal);
+    const started = performance.now();
+    for (; this.created < count && !signal.aborted; this.created += 1) {
+      const due = started + (this.created * 1000) / perSecond - performance.now();
+      if (due > 0) await sleep(due);
+      while (this.#alive.size >= mostAlive && !signal.aborted) await sleep(100);
+      await this.#create();
+    }
+    await ending;
+  }
+
+  async #create(): Promise<void> {
+    const name = `${this.#prefix}-${this.created}`;
+    const pod = await this.#whole.cluster.pods.create({
+      name,
+      annotations: wish,
+      labels: { churn: this.#prefix },
+    });
+    this.#alive.set(name, pod);
+  }
+
+  async #endAll(signal: AbortSignal): Promise<void> {
+    const { cluster } = this.#whole;
+    while (this.records.length < count && !signal.aborted) {
+      for (const [name, pod] of this.#alive) {
+        const seen = cluster.pods.seen(pod);
+        if (seen === undefined) continue;
+        this.records.push({ name, found: seen.map((one) => one.name) });
+        await cluster.pods.end(`default/${name}`);
+        this.#alive.delete(name);
+      }
+      await sleep(50);
+    }
+  }
+
+  /** Names of pods that never said anything. */
+  get silent(): string[] {
+    return [...this.#alive.keys()];
+  }
+
+  async gone(): Promise<void> {
+    const { cluster } = this.#whole;
+    await cluster.eventually(
+      "the pods gone",
+      async () => {
+        const left = await cluster.pods.list("default", `churn=${this.#prefix}`);
+        return left.length === 0 ? true : undefined;
+      },
+      { seconds: 120, about: () => cluster.logs() },
+    );
+  }
+}
+
+async function churn(whole: Whole, prefix: string, disturb: () => Promise<void>): Promise<void> {
+  const { cluster, podnet } = whole;
+  const pods = new Churn(whole, prefix);
+  const stop = new AbortController();
+  const limit = AbortSignal.timeout(120_000 + count * 4_000);
+  const running = pods.run(AbortSignal.any([limit, stop.signal]));
+  await cluster.eventually("some pods", () => (pods.records.length > count / 9 ? true : undefined));
+  try {
+    await disturb();
+    await running;
+  } finally {
+    stop.abort();
+  }
+  assert.deepEqual(pods.silent, [], `pods that never started\n${podnet.about()}`);
+  const short = pods.records.filter(({ found }) => found.join(" ") !== asked.join(" "));
+  assert.deepEqual(
+    short,
+    [],
+    "pods whose first process found other interfaces than were asked for",
+  );
+  await pods.gone();
+  await nothingLeft(cluster);
+  assert.equal(podnet.podnetctl("ls", "-o", "json").trim(), "[]");
+}
+
+export function churnTests(whole: () => Whole): void {
+  describe(`${count} pods come and go at ${perSecond} a second`, () => {
+    test("while the DaemonSet is restarted: none starts without its interfaces, nothing is left", async () => {
+      const { podnet } = whole();
+      await churn(whole(), "restart", async () => {
+        podnet.restart();
+        await podnet.ready();
+      });
+    });
+
+    test("while podnetd is killed, twice", async () => {
+      const { podnet } = whole();
+      await churn(whole(), "kill", async () => {
+        podnet.kill();
+        await podnet.ready();
+        podnet.kill();
+        await podnet.ready();
+      });
+    });
+
+    test("while another build takes its place", async () => {
+      const { podnet } = whole();
+      await churn(whole(), "upgrade", async () => {
+        podnet.upgrade("next");
+        await podnet.ready();
+      });
+    });
+  });
+}

@@ -1,0 +1,41 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import type { WholeCluster } from "../../../helpers/whole-cluster.ts";
+
+/**
+ * What pods leave on the node when they were not taken down whole: ends of their links, named network namespaces, addresses that
+ * are still reserved, records. Empty when no pod with a network of its own is on the node.
+ */
+export function leftovers(cluster: WholeCluster): string[] {
+  const { node } = cluster;
+  const links: { ifname: string; linkinfo?: { info_kind?: string } }[] = JSON.parse(
+    node.run("ip", "-j", "-d", "link"),
+  );
+  const ends = links.filter(
+    ({ ifname, linkinfo }) => linkinfo?.info_kind === "veth" && ifname !== "uplink",
+  );
+  const files = (folder: string) =>
+    node.exists(folder) ? readdirSync(node.outside(folder)).map((name) => join(folder, name)) : [];
+  const addresses = files("/var/lib/cni/networks")
+    .flatMap(files)
+    .filter((path) => !/\/(lock|last_reserved_ip\.\d+)$/.test(path));
+  return [
+    ...ends.map(({ ifname }) => `link ${ifname}`),
+    ...files("/run/netns"),
+    ...addresses,
+    ...files("/var/lib/podnet/records"),
+  ];
+}
+
+/** Waits until nothing is left: the kubelet takes pods down after they are gone from the API. */
+export async function nothingLeft(cluster: WholeCluster): Promise<void> {
+  let last: string[] = [];
+  await cluster.eventually(
+    "nothing left on the node",
+    () => {
+      last = leftovers(cluster);
+      return last.length === 0 ? true : undefined;
+    },
+    { seconds: 90, about: () => `${last.join("\n")}\n${cluster.logs()}` },
+  );
+}
