@@ -4,7 +4,8 @@
 # The first build takes some minutes of processor time at low priority; each program is kept when it is done.
 . "$(dirname "$0")/common.sh"
 version=1.20.2
-bin=$cache/parts/kubernetes-$version
+# The second number is that of the way they are built.
+bin=$cache/parts/kubernetes-$version-2
 source=$cache/parts/kubernetes-$version-source
 all=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl etcd)
 
@@ -58,8 +59,8 @@ build() {
   done
   prepare_source
   say "building $1 (minutes, once)"
-  # The clouds' own clients are a good part of the whole, and of no use here.
-  go_in_tree build -tags providerless -ldflags "-s -w ${flags[*]}" -o "$bin/$1.new" "./cmd/$1"
+  # The clouds' own clients are a good part of the whole, and of no use here. Nor is Docker, which a kubelet waits for at its start.
+  go_in_tree build -tags providerless,dockerless -ldflags "-s -w ${flags[*]}" -o "$bin/$1.new" "./cmd/$1"
   mv "$bin/$1.new" "$bin/$1"
 }
 
