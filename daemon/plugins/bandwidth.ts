@@ -165,6 +165,7 @@ async function check(call: PluginCall): Promise<void> {
   if (limits.egress === undefined) return;
   const ifb = await call.host.getLink({ name: ifbName(call) });
   if (ifb === undefined) throw drift(call, `link "${ifbName(call)}" is gone`);
+  if (!ifb.up) throw drift(call, `link "${ifb.name}" is down, and drops what the pod sends`);
   await requireBucket(call, control, { link: ifb, bucket: limits.egress });
   if (!(await control.redirects(veth.index)).includes(ifb.index))
     throw drift(call, `"${veth.name}" does not send to "${ifb.name}" what arrives from the pod`);

@@ -7,7 +7,7 @@ import { checkMacSpoofCheck } from "./mac-spoof.ts";
 import { requireSandbox } from "./made-link.ts";
 import { checkMasquerade } from "./masquerade.ts";
 import type { PluginCall } from "./plugin.ts";
-import { checkInterface, drift } from "./shared-interface.ts";
+import { checkForwarding, checkInterface, drift } from "./shared-interface.ts";
 import { hostVethName } from "./shared-names.ts";
 
 /** IFF_PROMISC of linux/if.h. */
@@ -26,6 +26,10 @@ export async function checkBridge(call: PluginCall): Promise<void> {
     throw drift(call, `interface "${call.ifName}" is down`);
   }
   const device = await requireBridge(call, config, result);
+  const mtu = result.interfaces[interfaceIndex(call, result)]?.mtu ?? config.mtu;
+  if (mtu !== undefined && pod.mtu !== mtu) {
+    throw drift(call, `interface "${call.ifName}" has MTU ${pod.mtu} instead of ${mtu}`);
+  }
   await checkPort(call, config, { pod, device });
   await checkInterface(call, sandbox, { link: pod, result });
   if (config.macSpoofCheck && pod.mac !== undefined) await checkMacSpoofCheck(call, pod.mac);
@@ -109,11 +113,7 @@ async function checkPort(
   }
   const faults = [...portFaults(config, port, device)];
   if (faults.length > 0) throw drift(call, `bridge port "${name}" ${faults.join(", ")}`);
-  const { mtu } = config;
-  if (mtu !== undefined && pod.mtu !== mtu) {
-    throw drift(call, `interface "${call.ifName}" has MTU ${pod.mtu} instead of ${mtu}`);
-  }
-  await checkVlans(call, config, port);
+  await checkVlans(call, config, { port, device });
 }
 
 function* portFaults(config: BridgeConfig, port: Link, device: Link): Generator<string> {
@@ -126,9 +126,16 @@ function* portFaults(config: BridgeConfig, port: Link, device: Link): Generator<
   if (isolated !== portIsolation) yield `has port isolation ${isolated ? "on" : "off"}`;
 }
 
-async function checkVlans(call: PluginCall, config: BridgeConfig, port: Link): Promise<void> {
+async function checkVlans(
+  call: PluginCall,
+  config: BridgeConfig,
+  { port, device }: { readonly port: Link; readonly device: Link },
+): Promise<void> {
   const { vlan, trunk = [] } = config;
   if (vlan === undefined && trunk.length === 0) return;
+  if (device.data?.kind === "bridge" && device.data.vlanFiltering === false) {
+    throw drift(call, `bridge "${config.bridge}" does not filter VLANs any more`);
+  }
   const present = await call.host.bridgeVlans(port.index);
   const has = (id: number): boolean =>
     present.some((entry) => entry.id <= id && id <= (entry.endId ?? entry.id));
@@ -136,12 +143,25 @@ async function checkVlans(call: PluginCall, config: BridgeConfig, port: Link): P
   if (missing !== undefined) {
     throw drift(call, `bridge port "${port.name}" is not in VLAN ${missing}`);
   }
+  const more = config.preserveDefaultVlan
+    ? undefined
+    : present.find(({ id, endId = id }) => !isAllowed(config, id, endId));
+  if (more !== undefined) {
+    throw drift(call, `bridge port "${port.name}" is in VLAN ${more.id}, which is not its own`);
+  }
   if (vlan !== undefined && !present.some((entry) => entry.id === vlan && entry.pvid === true)) {
     throw drift(
       call,
       `bridge port "${port.name}" has another VLAN than ${vlan} for untagged frames`,
     );
   }
+}
+
+/** A trunk without a VLAN of its own has the kernel's VLAN 1 for untagged frames. */
+function isAllowed({ vlan = 1, trunk = [] }: BridgeConfig, first: number, last: number): boolean {
+  const own = new Set([vlan, ...trunk]);
+  for (let id = first; id <= last; id += 1) if (!own.has(id)) return false;
+  return true;
 }
 
 async function checkGateways(
@@ -160,5 +180,6 @@ async function checkGateways(
     if (!present.has(formatCidr(gateway))) {
       throw drift(call, `"${name}" lacks the gateway address "${formatCidr(gateway)}"`);
     }
+    checkForwarding(call, gateway.family);
   }
 }

@@ -65,6 +65,8 @@ async function createBridge(call: NetworkCall, config: BridgeConfig): Promise<Li
   );
 }
 
+const noMac = "00:00:00:00:00:00";
+
 /** A gateway address to give to the bridge, or to the gateway interface of one of its VLANs. */
 export interface GatewayPlace {
   /** As it was before any port of this call came: its hardware address is then kept for good. */
@@ -100,7 +102,9 @@ export async function ensureGatewayAddress(call: NetworkCall, place: GatewayPlac
       throw asCniError(error, cniCode.internal, action);
     }
   }
-  if (link.mac !== undefined) await host.changeLink(link.index, { mac: link.mac });
+  // One whose last port has gone has none, until the next port comes.
+  const { mac } = link.mac === noMac ? await requireHostLink(call, link.name) : link;
+  if (mac !== undefined && mac !== noMac) await host.changeLink(link.index, { mac });
 }
 
 function excludes(present: Cidr, wanted: Cidr): boolean {

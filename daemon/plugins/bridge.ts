@@ -29,7 +29,7 @@ import { requireLink, requireSandbox } from "./made-link.ts";
 import { addMasquerade, deleteMasquerade, gcMasquerade } from "./masquerade.ts";
 import type { NetworkCall, Plugin, PluginCall, Sandbox } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
-import { configureInterface } from "./shared-interface.ts";
+import { configureInterface, forwarding } from "./shared-interface.ts";
 import { hostVethName } from "./shared-names.ts";
 import { writeSysctls } from "./shared-sysctl.ts";
 
@@ -62,12 +62,12 @@ async function add(call: PluginCall): Promise<CniResult> {
       result.ips.map(({ address }) => address),
     );
   }
-  const [forwarding, now] = await together([
+  const [settled, now] = await together([
     config.disableContainerInterface ? Promise.resolve(port) : awaitPort(call, port),
     // The hardware address is read at the end: it may have changed with the bridge's first port.
     requireHostLink(call, config.bridge),
   ]);
-  return finish(config, result, [now, forwarding, gateway]);
+  return finish(config, result, [now, settled, gateway]);
 }
 
 /** The pod's end, configured. */
@@ -188,7 +188,8 @@ async function vethFailure(call: PluginCall, sandbox: Sandbox, error: unknown): 
 function podInterfaces(call: PluginCall, sandbox: Sandbox, pod: Link): CniResult["interfaces"] {
   const name = hostVethName(call.containerId, call.ifName);
   const mac = pod.mac === undefined ? {} : { mac: pod.mac };
-  return [{ name: "" }, { name }, { name: call.ifName, ...mac, sandbox: sandbox.path }];
+  const own = { name: call.ifName, ...mac, mtu: pod.mtu, sandbox: sandbox.path };
+  return [{ name: "" }, { name }, own];
 }
 
 /** Gives the bridge (or its VLAN's gateway interface, which is returned) the gateways' addresses and lets the node forward. */
@@ -212,13 +213,7 @@ async function setUpGateways(
     await ensureGatewayAddress(call, { link, address, force: config.forceAddress });
     families.add(gateway.family);
   }
-  writeSysctls(
-    undefined,
-    [...families].map((family) => ({
-      path: family === 4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding",
-      value: "1",
-    })),
-  );
+  writeSysctls(undefined, [...families].map(forwarding));
   return vlanGateway;
 }
 

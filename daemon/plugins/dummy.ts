@@ -12,7 +12,7 @@ async function make(call: PluginCall): Promise<Link> {
 }
 
 async function drift(_call: PluginCall, _config: Config, link: Link): Promise<string | undefined> {
-  return link.up ? undefined : "it is down";
+  return link.kind === "dummy" ? undefined : "it is not a dummy interface";
 }
 
 const type: MadeType<Config> = {

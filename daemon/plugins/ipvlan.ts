@@ -4,7 +4,7 @@ import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import { makeLink } from "./made-link.ts";
 import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, type Master } from "./master.ts";
+import { findMaster, type Master, masterDrift } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
 import { optional } from "./shared-config.ts";
 import { modeField, mtuField } from "./type-fields.ts";
@@ -55,9 +55,7 @@ async function drift(call: PluginCall, config: Config, link: Link): Promise<stri
   if (link.data?.kind !== "ipvlan" || link.data.mode !== modes[config.mode]) {
     return `its mode is not "${config.mode}"`;
   }
-  if (config.master === undefined || config.master === "") return undefined;
-  const { link: master } = await findMaster(call, config);
-  return link.link === master.index ? undefined : `its master is not "${master.name}"`;
+  return masterDrift(call, config, link);
 }
 
 const type: MadeType<Config> = {

@@ -3,7 +3,7 @@ import type { Link } from "../../lib/netlink/model.ts";
 import { macField, requestedMac } from "./mac.ts";
 import { makeLink } from "./made-link.ts";
 import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, requireMtuFits } from "./master.ts";
+import { findMaster, masterDrift, requireMtuFits } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
 import { optional } from "./shared-config.ts";
 import { modeField, mtuField } from "./type-fields.ts";
@@ -38,12 +38,14 @@ async function make(call: PluginCall, config: Config): Promise<Link> {
 }
 
 async function drift(call: PluginCall, config: Config, link: Link): Promise<string | undefined> {
-  const { link: master } = await findMaster(call, config);
-  if (link.link !== master.index) return `its master is not "${master.name}"`;
   if (link.data?.kind !== "macvlan" || link.data.mode !== modes[config.mode]) {
     return `its mode is not "${config.mode}"`;
   }
-  return undefined;
+  const { bcQueueLength } = link.data;
+  if (config.bcqueuelen && bcQueueLength !== config.bcqueuelen) {
+    return `its bcqueuelen is ${bcQueueLength ?? "unknown"}, not ${config.bcqueuelen}`;
+  }
+  return masterDrift(call, config, link);
 }
 
 const type: MadeType<Config> = {

@@ -23,6 +23,12 @@ export function madeLinkState(index: number): JsonObject {
   return { madeIndex: index };
 }
 
+/** The index of the lower device that `makeLink` made the link on; undefined when there is none, or the record is older than this. */
+export function madeOn(call: PluginCall): number | undefined {
+  const index = call.state.load()?.["masterIndex"];
+  return typeof index === "number" ? index : undefined;
+}
+
 /** The index that `madeLinkState` saved; undefined when nothing was made. */
 export function madeIndex(call: PluginCall): number | undefined {
   const index = call.state.load()?.["madeIndex"];
@@ -56,7 +62,8 @@ export async function makeLink(
 ): Promise<Link> {
   const sandbox = requireSandbox(call);
   const index = chooseIndex();
-  await call.state.save(madeLinkState(index));
+  const on = spec.link === undefined ? {} : { masterIndex: spec.link };
+  await call.state.save({ ...madeLinkState(index), ...on });
   const elsewhere = socket === sandbox.rtnl ? {} : { netnsFd: sandbox.netns.fd };
   await socket.createLink({ ...spec, ...elsewhere, name: call.ifName, index });
   return requireLink(sandbox.rtnl, { index, name: call.ifName });

@@ -1,7 +1,7 @@
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { Link, Route } from "../../lib/netlink/model.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
-import { requireSandbox } from "./made-link.ts";
+import { madeOn, requireSandbox } from "./made-link.ts";
 import type { PluginCall } from "./plugin.ts";
 
 /** RT_TABLE_MAIN and RTN_UNICAST of linux/rtnetlink.h. */
@@ -54,6 +54,21 @@ function isDefault(route: Route): boolean {
 
 function compareDefaults(left: Route, right: Route): number {
   return left.family - right.family || (left.priority ?? 0) - (right.priority ?? 0);
+}
+
+/** What is wrong with the lower device that a link has; undefined when it is the one that it was made on, and has the name that the configuration gives. */
+export async function masterDrift(
+  call: PluginCall,
+  keys: MasterKeys,
+  link: Link,
+): Promise<string | undefined> {
+  const made = madeOn(call);
+  if (made !== undefined && made !== link.link) return "it has another master than it was made on";
+  const isNamed = keys.master !== undefined && keys.master !== "";
+  // Where the default route leads may have changed since: what was made by it stays.
+  if (!isNamed && made !== undefined) return undefined;
+  const { link: master } = await findMaster(call, keys);
+  return link.link === master.index ? undefined : `its master is not "${master.name}"`;
 }
 
 /** Throws code 7 when the MTU is larger than the lower device's. */

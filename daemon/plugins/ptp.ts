@@ -23,7 +23,13 @@ import { addMasquerade, checkMasquerade, deleteMasquerade, gcMasquerade } from "
 import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
 import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
-import { checkInterface, configureInterface, drift } from "./shared-interface.ts";
+import {
+  checkForwarding,
+  checkInterface,
+  configureInterface,
+  drift,
+  forwarding,
+} from "./shared-interface.ts";
 import { writeSysctls } from "./shared-sysctl.ts";
 import { mtuWithin } from "./type-fields.ts";
 
@@ -91,11 +97,7 @@ async function add(call: PluginCall): Promise<CniResult> {
 /** Lets the node route for the families of the addresses. It stays on: others may rely on it by then. */
 function enableForwarding(ips: readonly CniIp[]): void {
   const families = new Set(ips.map((ip) => parseCidr(ip.address).family));
-  const settings = [...families].map((family) => ({
-    path: family === 4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding",
-    value: "1",
-  }));
-  writeSysctls(undefined, settings);
+  writeSysctls(undefined, [...families].map(forwarding));
 }
 
 function pairOf(call: PluginCall, ip: CniIp): Pair {
@@ -205,6 +207,7 @@ async function check(call: PluginCall): Promise<void> {
   await call.ipam?.check();
   if (link.kind !== "veth") throw drift(call, `interface "${link.name}": it is not a veth`);
   await checkNodeEnd(call, result);
+  await checkByGateway(call, sandbox, { pod: link, result });
   if (decodePtp(call).ipMasq) {
     const own = result.ips.filter(
       (ip) => result.interfaces[ip.interface ?? -1]?.name === link.name,
@@ -217,14 +220,37 @@ async function check(call: PluginCall): Promise<void> {
   await checkInterface(call, sandbox, { link, result });
 }
 
+/** The pod's subnets are still reached by way of the node, and nothing else is on the link. */
+async function checkByGateway(
+  call: PluginCall,
+  { rtnl }: Sandbox,
+  { pod, result }: { readonly pod: Link; readonly result: CniResult },
+): Promise<void> {
+  const routes = await rtnl.routes({ index: pod.index });
+  for (const { address, gateway } of result.ips) {
+    if (gateway === undefined) continue;
+    const subnet = formatCidr(networkOf(parseCidr(address)));
+    const direct = hostPrefix(gateway);
+    const isThere = (destination: string, via: string | undefined): boolean =>
+      routes.some((route) => route.destination === destination && route.gateway === via);
+    if (isThere(direct, undefined) && isThere(subnet, gateway)) continue;
+    throw drift(call, `interface "${pod.name}" lacks the routes to "${subnet}" by "${gateway}"`);
+  }
+}
+
 async function checkNodeEnd(call: PluginCall, result: CniResult): Promise<void> {
   const index = madeIndex(call);
   const node = index === undefined ? undefined : await call.host.getLink({ index });
   if (node === undefined) throw drift(call, "the node's end of the veth pair is gone");
   if (!node.up) throw drift(call, `interface "${node.name}" of the node is down`);
+  const mtu = result.interfaces.find(({ name }) => name === node.name)?.mtu;
+  if (mtu !== undefined && mtu !== node.mtu) {
+    throw drift(call, `interface "${node.name}" of the node has MTU ${node.mtu} instead of ${mtu}`);
+  }
   const has = new Set((await call.host.addresses(node.index)).map(({ address }) => address));
   const routes = await call.host.routes({ index: node.index });
   for (const { address, gateway } of result.ips) {
+    checkForwarding(call, parseCidr(address).family);
     if (gateway !== undefined && !has.has(hostPrefix(gateway))) {
       throw drift(call, `interface "${node.name}" of the node lacks address "${gateway}"`);
     }

@@ -1,7 +1,17 @@
 import { z } from "zod";
-import { bitsOf, type Cidr, contains, formatIp, parseCidr, parseIp } from "../../lib/base/ip.ts";
+import {
+  bitsOf,
+  type Cidr,
+  canonicalIp,
+  contains,
+  formatCidr,
+  formatIp,
+  networkOf,
+  parseCidr,
+  parseIp,
+} from "../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import type { CniIp, CniResult } from "../../lib/cni/types.ts";
+import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
 import type { Route, RouteSpec, Rule, RuleSpec } from "../../lib/netlink/model.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import { requireSandbox } from "./made-link.ts";
@@ -9,7 +19,7 @@ import type { Plugin, PluginCall } from "./plugin.ts";
 import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
-import { routeSpecOf } from "./shared-route.ts";
+import { inTable, routeSpecOf } from "./shared-route.ts";
 
 /**
  * Chained type `sbr` (source based routing): what the pod sends from an address of this attachment leaves by this attachment. As the reference does it: each address
@@ -44,9 +54,10 @@ async function add(call: PluginCall): Promise<CniResult> {
     }),
   );
   await call.state.save({ rules: rules.map((rule) => ({ ...rule })) });
+  let moved: readonly RouteSpec[] = [];
   try {
     for (const rule of rules) await rtnl.addRule(ruleSpec(rule));
-    if (table === undefined) await moveRoutes(call, rtnl, { ips, rules });
+    if (table === undefined) moved = await moveRoutes(call, rtnl, { ips, rules });
   } catch (error) {
     throw asCniError(
       error,
@@ -54,7 +65,12 @@ async function add(call: PluginCall): Promise<CniResult> {
       `route by source address for interface "${call.ifName}" of network "${call.network}"`,
     );
   }
-  return result;
+  return inTable(result, (route) => moved.find((one) => isSame(one, route))?.table);
+}
+
+function isSame(moved: RouteSpec, { dst, gw }: CniRoute): boolean {
+  const isThere = gw === undefined || canonicalIp(gw) === moved.gateway;
+  return isThere && moved.destination === formatCidr(networkOf(parseCidr(dst)));
 }
 
 function decodeSbr(call: PluginCall): z.output<typeof configField> {
@@ -97,12 +113,12 @@ function ruleSpec({ source, table }: SourceRule): RuleSpec {
   return { family: parseCidr(source).family, source, table };
 }
 
-/** Copies the interface's routes to the tables of the addresses that they fit, then removes them from the main table. */
+/** Copies the interface's routes to the tables of the addresses that they fit, then removes them from the main table. Gives the copies. */
 async function moveRoutes(
   call: PluginCall,
   rtnl: Rtnetlink,
   { ips, rules }: { readonly ips: readonly CniIp[]; readonly rules: readonly SourceRule[] },
-): Promise<void> {
+): Promise<readonly RouteSpec[]> {
   const link = await rtnl.getLink({ name: call.ifName });
   if (link === undefined)
     throw new CniError(
@@ -112,15 +128,21 @@ async function moveRoutes(
   const routes = (await rtnl.routes({ table: mainTable, index: link.index })).filter(
     ({ type }) => type === unicast,
   );
+  const moved: RouteSpec[] = [];
   for (const [number, ip] of ips.entries()) {
     const table = rules[number]?.table ?? firstTable;
     const cidr = parseCidr(ip.address);
     if (ip.gateway !== undefined)
       await rtnl.addRoute(defaultRoute(ip.gateway, link.index, table), "replace");
-    for (const route of routes)
-      if (fits(route, cidr)) await rtnl.addRoute({ ...routeSpecOf(route), table }, "replace");
+    for (const route of routes) {
+      if (!fits(route, cidr)) continue;
+      const spec = { ...routeSpecOf(route), table };
+      await rtnl.addRoute(spec, "replace");
+      moved.push(spec);
+    }
   }
   for (const route of routes) await rtnl.deleteRoute(routeSpecOf(route));
+  return moved;
 }
 
 function defaultRoute(gateway: string, index: number, table: number): RouteSpec {

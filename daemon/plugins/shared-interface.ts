@@ -5,6 +5,7 @@ import {
   canonicalIp,
   formatCidr,
   formatIp,
+  type IpFamily,
   lastIp,
   networkOf,
   parseCidr,
@@ -17,7 +18,7 @@ import { findOwner } from "./duplicate.ts";
 import { requireLink } from "./made-link.ts";
 import type { PluginCall, Sandbox } from "./plugin.ts";
 import { asCniError } from "./shared-errors.ts";
-import { type Sysctl, writeSysctls } from "./shared-sysctl.ts";
+import { readSysctl, type Sysctl, writeSysctls } from "./shared-sysctl.ts";
 
 /** IFA_F_* of linux/if_addr.h. */
 const tentative = 0x40;
@@ -203,19 +204,34 @@ export async function checkInterface(
     ({ name, sandbox: path }) => name === link.name && path !== undefined && path !== "",
   );
   const ips = result.ips.filter((ip) => ip.interface === index);
-  const has = new Set((await sandbox.rtnl.addresses(link.index)).map(({ address }) => address));
+  const present = await sandbox.rtnl.addresses(link.index);
+  const flags = new Map(present.map((one) => [one.address, one.flags]));
   for (const { address } of ips) {
-    if (has.has(canonicalCidr(address))) continue;
-    throw drift(call, `interface "${link.name}" lacks address "${address}"`);
+    const found = flags.get(canonicalCidr(address));
+    if (found === undefined) {
+      throw drift(call, `interface "${link.name}" lacks address "${address}"`);
+    }
+    if ((found & dadFailed) !== 0) {
+      throw drift(call, `another host has address "${address}" of interface "${link.name}"`);
+    }
   }
   if (result.routes.length === 0) return;
   const routes = await sandbox.rtnl.routes();
   for (const route of result.routes) {
     const wanted = routeSpec(link, route, ips);
-    if (routes.some((present) => isRoute(present, wanted))) continue;
-    const via = wanted.gateway === undefined ? "" : ` via "${wanted.gateway}"`;
-    throw drift(call, `interface "${link.name}" lacks the route to "${wanted.destination}"${via}`);
+    if (routes.some((present) => isRoute(present, wanted) && hasFields(present, wanted))) continue;
+    const near = routes.find((present) => isRoute(present, wanted));
+    throw drift(call, `interface "${link.name}" ${routeFault(wanted, near)}`);
   }
+}
+
+function routeFault(wanted: RouteSpec, near: Route | undefined): string {
+  const via = wanted.gateway === undefined ? "" : ` via "${wanted.gateway}"`;
+  const route = `the route to "${wanted.destination}"${via}`;
+  if (near === undefined) return `lacks ${route}`;
+  const { priority, scope, mtu, advmss } = near;
+  const fields = Object.entries({ priority, scope, mtu, advmss });
+  return `has ${route} with ${fields.map(([key, value]) => `${key} ${value ?? "none"}`).join(", ")}`;
 }
 
 function isRoute(present: Route, wanted: RouteSpec): boolean {
@@ -223,9 +239,35 @@ function isRoute(present: Route, wanted: RouteSpec): boolean {
     present.destination === wanted.destination &&
     present.table === (wanted.table ?? mainTable) &&
     present.index === wanted.index &&
-    present.gateway === wanted.gateway &&
-    (wanted.priority === undefined || (present.priority ?? 0) === wanted.priority)
+    present.gateway === wanted.gateway
   );
+}
+
+/** IP6_RT_PRIO_USER of linux/ipv6_route.h: what the kernel takes for no priority. */
+const defaultPriority = { 4: 0, 6: 1024 } as const;
+
+function hasFields(present: Route, wanted: RouteSpec): boolean {
+  const { family } = present;
+  return (
+    (present.priority ?? 0) === (wanted.priority || defaultPriority[family]) &&
+    present.mtu === (wanted.mtu || undefined) &&
+    present.advmss === (wanted.advmss || undefined) &&
+    // IPv6 routes have no scope.
+    (family === 6 || present.scope === (wanted.scope ?? universe))
+  );
+}
+
+/** Rejects (code 999) when the node does not route for a family, as pods behind a gateway of the node need it. */
+export function checkForwarding(call: PluginCall, family: IpFamily): void {
+  const { path } = forwarding(family);
+  if (readSysctl(undefined, path) !== "0") return;
+  throw drift(call, `the node does not forward IPv${family} any more (${path} is 0)`);
+}
+
+/** What lets the node route for a family. */
+export function forwarding(family: IpFamily): Sysctl {
+  const path = family === 4 ? "net/ipv4/ip_forward" : "net/ipv6/conf/all/forwarding";
+  return { path, value: "1" };
 }
 
 /** What CHECK reports: the attachment is not as its result says. */

@@ -1,6 +1,7 @@
 import { cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import { claimLoan, finishLoan, type Loan, moveAndSet, requireLoan } from "./borrow-device.ts";
+import { loadBorrowed, type VfBefore } from "./borrowed-state.ts";
 import { findByBus } from "./find-device.ts";
 import { checkLoan, giveBack } from "./host-device.ts";
 import { requestedMac } from "./mac.ts";
@@ -63,12 +64,20 @@ async function del(call: PluginCall): Promise<void> {
   );
 }
 
+/** What the physical function enforced before and nobody was to change; the pod itself may change its hardware address. */
+function untouched(before: VfBefore | undefined): VfSettings {
+  if (before === undefined) return {};
+  const { vlan, qos, spoofCheck, trust, linkState, minTxRate, maxTxRate } = before;
+  return { vlan, qos, spoofCheck, trust, linkState, minTxRate, maxTxRate };
+}
+
 async function check(call: PluginCall): Promise<void> {
   const config = decode(call);
   const vf = await requireVf(call, config.deviceId);
   await checkLoan(call);
   const now = await readVf(call.host, vf);
-  for (const [key, value] of Object.entries(config.settings)) {
+  const expected = { ...untouched(loadBorrowed(call)?.vf), ...config.settings };
+  for (const [key, value] of Object.entries(expected)) {
     const found = now[key as keyof VfSettings];
     if (found === value) continue;
     throw drift(call, `VF ${vf.vf} of "${vf.pf.name}": ${key} is ${found}, not ${value}`);

@@ -61,7 +61,16 @@ async function bridgeOf(
 }
 
 async function drift(call: PluginCall, config: Config, link: Link): Promise<string | undefined> {
-  if (link.kind !== "tun") return "it is not a tap device";
+  if (link.data?.kind !== "tun") return "it is not a tap device";
+  const difference = [
+    ["owner", link.data.owner, config.owner],
+    ["group", link.data.group, config.group],
+    ["multiQueue", link.data.multiQueue, config.multiQueue ?? false],
+  ].find(([, is, wanted]) => is !== wanted);
+  if (difference !== undefined) {
+    const [key, is, wanted] = difference;
+    return `its ${key} is ${is ?? "nobody"}, not ${wanted ?? "nobody"}`;
+  }
   const bridge = await bridgeOf(call, requireSandbox(call), config);
   if (bridge === undefined || link.master === bridge.index) return undefined;
   return `it is not a port of bridge "${bridge.name}"`;

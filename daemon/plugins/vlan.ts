@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Link } from "../../lib/netlink/model.ts";
 import { makeLink } from "./made-link.ts";
 import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, requireMtuFits } from "./master.ts";
+import { findMaster, masterDrift, requireMtuFits } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
 import { optional } from "./shared-config.ts";
 import { mtuField } from "./type-fields.ts";
@@ -43,17 +43,13 @@ async function make(call: PluginCall, config: Config): Promise<Link> {
 }
 
 async function drift(call: PluginCall, config: Config, link: Link): Promise<string | undefined> {
-  const { link: master } = await findMaster(call, config);
-  if (link.link !== master.index) return `its master is not "${master.name}"`;
   if (link.data?.kind !== "vlan" || link.data.id !== config.vlanId) {
     return `its VLAN is not ${config.vlanId}`;
   }
   if (link.data.protocol !== config.vlanProto) {
     return `its VLAN protocol is not 0x${config.vlanProto.toString(16)}`;
   }
-  return config.mtu === undefined || link.mtu === config.mtu
-    ? undefined
-    : `its MTU is ${link.mtu}, not ${config.mtu}`;
+  return masterDrift(call, config, link);
 }
 
 const type: MadeType<Config> = {

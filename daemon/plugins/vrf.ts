@@ -9,7 +9,7 @@ import { decodeConfig, optional } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
 import { isInterfaceName } from "./shared-names.ts";
-import { routeSpecOf } from "./shared-route.ts";
+import { inTable, routeSpecOf } from "./shared-route.ts";
 
 /**
  * Chained type `vrf`: the attachment's interface becomes part of a VRF (a routing domain with a table of its own) in the pod. The VRF is made with its first
@@ -53,10 +53,11 @@ async function add(call: PluginCall): Promise<CniResult> {
     );
   }
   const { rtnl } = requireSandbox(call);
+  let table: number;
   try {
     const link = await requireInterface(call, rtnl);
     const domain = await ensureVrf(call, rtnl, config);
-    await join(rtnl, link, domain);
+    table = await join(rtnl, link, domain);
   } catch (error) {
     throw asCniError(
       error,
@@ -64,7 +65,7 @@ async function add(call: PluginCall): Promise<CniResult> {
       `join VRF "${config.vrfname}" of network "${call.network}"`,
     );
   }
-  return call.prevResult;
+  return inTable(call.prevResult, () => table);
 }
 
 async function requireInterface(call: PluginCall, rtnl: Rtnetlink): Promise<Link> {
@@ -119,8 +120,8 @@ function freeTable(links: readonly Link[]): number {
   return table;
 }
 
-/** Joining takes the interface down and up again, by which it loses its IPv6 addresses and all its routes: both are given back, the routes in the VRF's table. */
-async function join(rtnl: Rtnetlink, link: Link, domain: Link): Promise<void> {
+/** Gives the table of the VRF. Joining takes the interface down and up again, by which it loses its IPv6 addresses and all its routes: both are given back, the routes in the VRF's table. */
+async function join(rtnl: Rtnetlink, link: Link, domain: Link): Promise<number> {
   const addresses = (await rtnl.addresses(link.index)).filter(isLostOnJoin);
   const routes = (await rtnl.routes({ table: mainTable, index: link.index })).filter(isLost);
   await rtnl.changeLink(link.index, { master: domain.index });
@@ -132,6 +133,7 @@ async function join(rtnl: Rtnetlink, link: Link, domain: Link): Promise<void> {
   }
   const table = tableOf(domain) ?? mainTable;
   for (const route of routes) await rtnl.addRoute({ ...routeSpecOf(route), table }, "replace");
+  return table;
 }
 
 function isLostOnJoin({ address, scope, flags }: Address): boolean {
@@ -165,6 +167,7 @@ async function check(call: PluginCall): Promise<void> {
   if (domain === undefined || present === undefined) throw drift(call, `VRF "${vrfname}" is gone`);
   if (table !== undefined && table !== present)
     throw drift(call, `VRF "${vrfname}" has routing table ${present} instead of ${table}`);
+  if (!domain.up) throw drift(call, `VRF "${vrfname}" is down`);
   const link = await rtnl.getLink({ name: call.ifName });
   if (link?.master !== domain.index)
     throw drift(call, `interface "${call.ifName}" is not in VRF "${vrfname}"`);

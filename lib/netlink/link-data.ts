@@ -27,6 +27,9 @@ const IPVLAN_FLAGS = 2;
 const VLAN_ID = 1;
 const VLAN_PROTOCOL = 5;
 const VRF_TABLE = 1;
+const TUN_OWNER = 1;
+const TUN_GROUP = 2;
+const TUN_MULTI_QUEUE = 7;
 const VETH_PEER = 1;
 const BRPORT_MODE = 4;
 const BRPORT_LEARNING = 8;
@@ -69,6 +72,7 @@ function emitKind(writer: AttributeWriter, data: LinkData, peers: PeerCodec): vo
     case "vrf":
       if (data.table !== undefined) writer.attributeU32(VRF_TABLE, data.table);
       return;
+    case "tun":
     case "dummy":
     case "ifb":
       return;
@@ -156,6 +160,15 @@ function parseKind(
       };
     case "vrf":
       return { kind, ...present({ table: data?.u32(VRF_TABLE) }) };
+    case "tun":
+      return {
+        kind,
+        ...present({
+          owner: data?.u32(TUN_OWNER),
+          group: data?.u32(TUN_GROUP),
+          multiQueue: truth(data?.u8(TUN_MULTI_QUEUE)),
+        }),
+      };
     case "dummy":
     case "ifb":
       return { kind };

@@ -114,6 +114,14 @@ export interface VrfData {
   readonly kind: "vrf";
   readonly table?: number;
 }
+/** A tun or tap device as the kernel reports it; it is made by an ioctl, never by rtnetlink. */
+export interface TunData {
+  readonly kind: "tun";
+  /** User and group that may attach to it; absent: anybody who may make one. */
+  readonly owner?: number;
+  readonly group?: number;
+  readonly multiQueue?: boolean;
+}
 export interface PlainData {
   readonly kind: "dummy" | "ifb";
 }
@@ -124,6 +132,7 @@ export type LinkData =
   | IpvlanData
   | VlanData
   | VrfData
+  | TunData
   | PlainData;
 
 /** The pod's end of a veth pair. IFF_UP in the peer header gives ENOTCONN, so there is no `up`: set it up afterwards. */

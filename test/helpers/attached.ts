@@ -50,6 +50,8 @@ export class Attached {
   readonly #base: Attachment;
   /** What it warned of. */
   readonly warnings: string[] = [];
+  /** The list's final result, where other plugins come after this one. */
+  finalResult: CniResult | undefined;
   #state: JsonObject | undefined;
   #result: CniResult | undefined;
 
@@ -75,7 +77,9 @@ export class Attached {
   }
 
   check(): Promise<void> {
-    return this.#run((call) => this.#plugin.check(call), { prevResult: this.#result });
+    return this.#run((call) => this.#plugin.check(call), {
+      prevResult: this.finalResult ?? this.#result,
+    });
   }
 
   del(): Promise<void> {
