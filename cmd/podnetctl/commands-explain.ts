@@ -39,6 +39,7 @@ const answer = z.looseObject({
       fault: z.string().optional(),
     }),
   ),
+  before: z.array(z.looseObject({ network: z.string(), interface: z.string() })),
   attempts: z.array(
     z.looseObject({
       at: z.string(),
@@ -156,8 +157,12 @@ function resolvedLines({ resolved }: Answer): string[] {
   return [...source, ...table];
 }
 
-function doneLines({ done, attempts }: Answer): string[] {
-  if (done.length === 0) return [];
+function doneLines({ done, attempts, before }: Answer): string[] {
+  if (done.length === 0) {
+    return before.map(({ network, interface: ifName }) =>
+      printable(`${ifName} of network ${network}: attached before podnet, given back by its DEL`),
+    );
+  }
   const took = (containerId: string): string => {
     const add = attempts.findLast(
       (one) => one.verb === "ADD" && one.containerId === containerId && one.code === undefined,

@@ -5,6 +5,7 @@ import type { NodeContext } from "./context.ts";
 import { error, type Finding, ok, orFine, warn } from "./doctor-finding.ts";
 import type { KubeNode } from "./kube-node.ts";
 import { isSame, keepPod } from "./kube-pods.ts";
+import { type ForeignAttachment, foreignAttachments } from "./multus-cache-inherit.ts";
 import type { SandboxRecord } from "./record.ts";
 import { type OpenSandbox, reopenSandbox } from "./sandbox.ts";
 
@@ -76,7 +77,7 @@ function ipOf(cidr: string): string {
 export async function podFindings(
   kube: Pick<KubeNode, "client">,
   nodeName: string,
-  store: Parts["store"],
+  { store, config }: Pick<Parts, "store"> & Pick<NodeContext, "config">,
 ): Promise<Finding[]> {
   let pods: PodState[];
   try {
@@ -87,31 +88,41 @@ export async function podFindings(
     const todo = "see the findings on the API server";
     return [warn("pods", `can't be compared with what they asked for: ${errorText(cause)}`, todo)];
   }
-  return comparePods(pods, store.all());
+  return comparePods(pods, store.all(), await foreignAttachments(config));
 }
 
-/** Compares what pods ask for with what the records say. */
+/** Compares what pods ask for with what the records say; `foreign`: what others attached before podnet. */
 export function comparePods(
   pods: readonly PodState[],
   records: readonly SandboxRecord[],
+  foreign: readonly ForeignAttachment[] = [],
 ): Finding[] {
   const living = pods.filter(({ lives }) => lives);
-  const findings = living.flatMap((pod) => compareOne(pod, records));
+  const own = (pod: PodState) => foreign.filter((one) => isOf(pod, one.pod));
+  const findings = living.flatMap((pod) => compareOne(pod, records, own(pod)));
   return orFine(
     findings,
     ok("pods", `${living.length} run on the pod network, none lacks what it asked for`),
   );
 }
 
-function compareOne(pod: PodState, records: readonly SandboxRecord[]): Finding[] {
-  const asked = askedBy(pod);
+function isOf(pod: PodState, { uid, name, namespace }: SandboxRecord["pod"]): boolean {
+  return name === pod.name && namespace === pod.namespace && isSame(pod, uid);
+}
+
+function compareOne(
+  pod: PodState,
+  records: readonly SandboxRecord[],
+  foreign: readonly ForeignAttachment[],
+): Finding[] {
+  const { networks: asked, interfaces } = askedBy(pod);
   if (asked.length === 0) return [];
   const who = `pod "${pod.namespace}/${pod.name}"`;
-  const own = records.filter(
-    (record) => isSame(pod, record.pod.uid) && record.pod.name === pod.name,
-  );
+  const own = records.filter((record) => isOf(pod, record.pod));
   const attached = own.filter(({ phase }) => phase === "attached");
   if (attached.length === 0) {
+    // A previous Multus gave it all of them.
+    if (new Set(foreign.map(({ ifname }) => ifname)).size >= interfaces) return [];
     const text = `${who} asked for ${asked.join(", ")}: podnet attached nothing to it`;
     const todo =
       "it started before podnet, or past it: delete it, so that it is made anew; see conflist";
@@ -130,18 +141,25 @@ function compareOne(pod: PodState, records: readonly SandboxRecord[]): Finding[]
   ];
 }
 
+interface Asked {
+  readonly networks: readonly string[];
+  /** The default network's included. */
+  readonly interfaces: number;
+}
+
 /** As results and records name networks; what only its attachment object names is not known here. */
-function askedBy({ annotations, namespace }: PodState): string[] {
+function askedBy({ annotations, namespace }: PodState): Asked {
   try {
-    const { selections, defaultNetwork } = selectByAnnotations(annotations, namespace);
+    const { selections, defaultNetwork, mode } = selectByAnnotations(annotations, namespace);
     const all = [...(defaultNetwork === undefined ? [] : [defaultNetwork]), ...selections];
-    return all.flatMap(({ ref }) => {
+    const networks = all.flatMap(({ ref }) => {
       if (ref.kind === "podNetworkAttachment") return [];
       return ref.kind === "nad" ? [`${ref.namespace}/${ref.name}`] : [ref.name];
     });
+    return { networks, interfaces: selections.length + (mode === "additional" ? 1 : 0) };
   } catch {
     // The pod runs all the same: selectionPolicy is "ignore".
-    return [];
+    return { networks: [], interfaces: 1 };
   }
 }
 

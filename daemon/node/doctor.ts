@@ -52,7 +52,7 @@ async function findingsOf(parts: DoctorParts): Promise<Finding[]> {
       ? {}
       : {
           cluster: () => clusterFindings(kube),
-          pods: () => podFindings(kube, nodeName, store),
+          pods: () => podFindings(kube, nodeName, parts),
         }),
   };
   const findings: Finding[] = [];

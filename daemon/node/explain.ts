@@ -6,6 +6,7 @@ import { type AttachmentRow, attachmentRows } from "./admin.ts";
 import type { NodeContext } from "./context.ts";
 import type { History, PastCall } from "./explain-history.ts";
 import { asFailure } from "./failure.ts";
+import { type ForeignAttachment, foreignAttachments } from "./multus-cache-inherit.ts";
 import { nextStep } from "./next-steps.ts";
 import { type PreviewRow, previewPlan } from "./plan-request.ts";
 import type { SandboxRecord } from "./record.ts";
@@ -59,6 +60,8 @@ export interface Explanation {
     readonly next?: string;
   };
   readonly done: readonly AttachmentRow[];
+  /** What somebody else attached before podnet, as the files of a previous Multus or of the runtime say. */
+  readonly before: readonly { readonly network: string; readonly interface: string }[];
   readonly attempts: readonly Attempt[];
   readonly events: readonly EmittedEvent[];
 }
@@ -71,13 +74,15 @@ export async function explain(parts: ExplainParts, target: ExplainTarget): Promi
   const { node, history } = parts;
   const records = node.store.all().filter((record) => isOf(target, record));
   const calls = history.find((call) => isOf(target, call));
-  const pod = podOfAll(target, records, calls);
+  const before = records.length > 0 ? [] : await foreignOf(node, target);
+  const pod = podOfAll(target, [...before, ...records], calls);
   const named = calls.findLast(({ networks }) => networks !== undefined)?.networks;
   const asked = {
     ...(await askedOf(parts, pod, calls)),
     ...(named === undefined ? {} : { networks: named }),
   };
-  if (records.length === 0 && calls.length === 0 && asked.source === "unknown") {
+  const nothing = [records, calls, before].every(({ length }) => length === 0);
+  if (nothing && asked.source === "unknown") {
     const what =
       "name" in target
         ? `pod "${target.namespace}/${target.name}"`
@@ -90,6 +95,9 @@ export async function explain(parts: ExplainParts, target: ExplainTarget): Promi
     asked,
     resolved: records.length > 0 ? fromRecords(records) : await unresolved(node, pod, asked),
     done: attachmentRows(records, false),
+    before: [...new Map(before.map((one) => [one.ifname, one])).values()].map(
+      ({ network, ifname }) => ({ network, interface: ifname }),
+    ),
     attempts: calls.map(withNextStep),
     events: eventsOf(parts, pod),
   };
@@ -103,9 +111,18 @@ function isOf(
   return containerId === target.containerId || containerId.startsWith(target.containerId);
 }
 
+/** Nobody knows the pod of what only Multus' own file names. Files that can't be read are others' business here. */
+async function foreignOf(
+  { config }: NodeContext,
+  target: ExplainTarget,
+): Promise<ForeignAttachment[]> {
+  const all = await foreignAttachments(config).catch(() => []);
+  return all.filter(({ containerID, pod }) => isOf(target, { containerId: containerID, pod }));
+}
+
 function podOfAll(
   target: ExplainTarget,
-  records: readonly SandboxRecord[],
+  records: readonly Pick<SandboxRecord, "pod">[],
   calls: readonly PastCall[],
 ): SandboxRecord["pod"] {
   const known = records.at(-1)?.pod ?? calls.at(-1)?.pod;

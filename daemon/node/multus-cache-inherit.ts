@@ -233,6 +233,8 @@ function deviceFiles(results: readonly CachedResult[]): string[] {
 /** An attachment of somebody else's, with its network's name. */
 export interface ForeignAttachment extends ValidAttachment {
   readonly network: string;
+  /** Where the files tell. */
+  readonly pod: SandboxRecord["pod"];
 }
 
 /** Containers that Multus' files name. A folder that is not there names none. */
@@ -251,16 +253,17 @@ export async function multusContainers({ multusCacheDir }: Config): Promise<stri
 /** Everything that is attached by others as far as files say so. GC must not take what they hold for garbage. */
 export async function foreignAttachments(config: Config): Promise<ForeignAttachment[]> {
   const cached = await cachedAttachments(resultFolders(config));
-  const found = cached.map(({ network, containerId, ifName }) => ({
+  const found: ForeignAttachment[] = cached.map(({ network, containerId, ifName, pod }) => ({
     network,
     containerID: containerId,
     ifname: ifName,
+    pod,
   }));
   for (const containerID of await multusContainers(config)) {
     const content = await readCache(join(config.multusCacheDir, containerID));
     const defaults = { ifName: "eth0", cniVersion: "1.0.0" } as const;
     for (const { conflist, ifName } of decodeMultusCache(content ?? "[]", defaults).delegates) {
-      found.push({ network: conflist.name, containerID, ifname: ifName });
+      found.push({ network: conflist.name, containerID, ifname: ifName, pod: {} });
     }
   }
   return found;

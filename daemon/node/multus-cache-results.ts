@@ -6,6 +6,8 @@ import { errorCode } from "../../lib/base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
 import { decodeResult } from "../../lib/cni/result.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
+import { podOf } from "./pods.ts";
+import type { SandboxRecord } from "./record.ts";
 
 /**
  * One attachment as the CNI project's library remembers it, for runtimes and for Multus: `<folder>/results/<network>-<container>-<interface>`,
@@ -118,11 +120,22 @@ function resultOf(value: unknown): CniResult | undefined {
   }
 }
 
-/** Who holds something by the files of a folder, whoever attached it: for GC, which must not free it. Files that say nothing are passed over. */
-export async function cachedAttachments(
-  folders: readonly string[],
-): Promise<Pick<CachedResult, "network" | "containerId" | "ifName">[]> {
-  const found: Pick<CachedResult, "network" | "containerId" | "ifName">[] = [];
+/** Who holds something by the files of a folder. */
+export interface CachedOwner extends Pick<CachedResult, "network" | "containerId" | "ifName"> {
+  /** The pod that CNI_ARGS named; empty when they named none. */
+  readonly pod: SandboxRecord["pod"];
+}
+
+const ownerSchema = z.looseObject({
+  networkName: z.string(),
+  containerId: z.string(),
+  ifName: z.string(),
+  cniArgs: z.array(z.array(z.string())).nullish(),
+});
+
+/** Who holds something, whoever attached it: for GC, which must not free it. Files that say nothing are passed over. */
+export async function cachedAttachments(folders: readonly string[]): Promise<CachedOwner[]> {
+  const found: CachedOwner[] = [];
   for (const path of await filesIn(folders)) {
     const content = await readSmall(path);
     const owner = content === undefined ? undefined : ownerOf(content);
@@ -131,15 +144,13 @@ export async function cachedAttachments(
   return found;
 }
 
-function ownerOf(
-  content: string,
-): Pick<CachedResult, "network" | "containerId" | "ifName"> | undefined {
+function ownerOf(content: string): CachedOwner | undefined {
   try {
-    const value: unknown = JSON.parse(content);
-    if (!isJsonObject(value)) return undefined;
-    const { networkName, containerId, ifName } = value;
-    if (typeof networkName !== "string" || typeof containerId !== "string") return undefined;
-    return typeof ifName === "string" ? { network: networkName, containerId, ifName } : undefined;
+    const outcome = ownerSchema.safeParse(JSON.parse(content));
+    if (!outcome.success) return undefined;
+    const { networkName, containerId, ifName, cniArgs } = outcome.data;
+    const args = new Map((cniArgs ?? []).map(([key = "", value = ""]) => [key, value]));
+    return { network: networkName, containerId, ifName, pod: podOf(args) };
   } catch {
     return undefined;
   }

@@ -119,6 +119,10 @@ for (const release of ["thin-3", "thick-4"] as const) {
     ];
     await multus.attach({ id: `pod-${release}`, netns: pod.path }, delegates, release);
     assert.equal(held().length, 3);
+    const told = await podnetctl(place, [
+      ...["--socket", daemon.socket, "explain", "--container", `pod-${release}`],
+    ]);
+    assert.match(told.stdout, /net1 of network bluenet: attached before podnet/);
     const checked = await call("CHECK", { id: `pod-${release}`, netns: pod.path });
     assert.equal(checked.status, 0, checked.stdout);
     const [address = ""] =

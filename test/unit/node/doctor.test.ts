@@ -181,6 +181,16 @@ test("pods: one that lacks what it asked for is found; static, finished and plai
     levels(comparePods([npwg], [record(attached("default", "a/net-a", "b/net-b"))])),
     ["ok"],
   );
+  const foreign = (...names: string[]) =>
+    names.map((ifname) => ({
+      containerID: "c",
+      ifname,
+      network: "n",
+      pod: { name: "web", namespace: "a", uid: "u1" },
+    }));
+  const ofMultus = foreign("eth0", "net1", "net2", "eth0");
+  assert.deepEqual(levels(comparePods([npwg], [], ofMultus)), ["ok"]);
+  assert.deepEqual(levels(comparePods([npwg], [], foreign("eth0"))), ["error"]);
   assert.match(comparePods([npwg], [])[0]?.text ?? "", /asked for a\/net-a, b\/net-b/);
 });
 
