@@ -12,5 +12,6 @@ it hands both to podnetd, the daemon of the node, and prints the daemon's answer
 By hand use podnetctl or cnitool. Keys of the plugin configuration read here:
   daemonSocket   socket of podnetd (default /run/podnet/podnetd.sock)
   daemonWait     seconds that ADD, DEL and CHECK wait for a restarting podnetd (default 30)
+  daemonWaitDel  the same of DEL alone (default daemonWait)
   daemonTimeout  seconds that a call may take in all (default 120)
 `;

@@ -14,6 +14,8 @@ export interface Settings {
   readonly cniVersion: CniVersion;
   readonly daemonSocket: string;
   readonly daemonWait: number;
+  /** Of DEL, in place of daemonWait. */
+  readonly daemonWaitDel: number;
   readonly daemonTimeout: number;
 }
 
@@ -62,9 +64,9 @@ export function readSettings(configuration: JsonObject, verb: CniVerb): Settings
   const reader = new SettingsReader(configuration);
   reader.checkName();
   const daemonSocket = reader.socket();
-  const { daemonWait, daemonTimeout } = reader.times();
+  const times = reader.times();
   reader.finish();
-  return { cniVersion, daemonSocket, daemonWait, daemonTimeout };
+  return { cniVersion, daemonSocket, ...times };
 }
 
 function readVersion(value: unknown): CniVersion {
@@ -108,14 +110,20 @@ class SettingsReader {
     return value;
   }
 
-  times(): { daemonWait: number; daemonTimeout: number } {
+  times(): Pick<Settings, "daemonWait" | "daemonWaitDel" | "daemonTimeout"> {
     const wait = this.#seconds("daemonWait", 0);
     const timeout = this.#seconds("daemonTimeout", 0.001);
     if (wait !== undefined && timeout !== undefined && timeout < wait) {
       this.#note("daemonTimeout", `must not be shorter than daemonWait ${wait}`);
     }
     const daemonWait = wait ?? Math.min(defaultWait, timeout ?? defaultWait);
-    return { daemonWait, daemonTimeout: timeout ?? daemonWait + defaultWork };
+    const waitDel = this.#seconds("daemonWaitDel", 0);
+    if (waitDel !== undefined && timeout !== undefined && timeout < waitDel) {
+      this.#note("daemonTimeout", `must not be shorter than daemonWaitDel ${waitDel}`);
+    }
+    const daemonWaitDel = waitDel ?? daemonWait;
+    const longest = Math.max(daemonWait, daemonWaitDel);
+    return { daemonWait, daemonWaitDel, daemonTimeout: timeout ?? longest + defaultWork };
   }
 
   finish(): void {

@@ -59,7 +59,8 @@ function patience(
 ): { readonly wait: number; readonly until: number } {
   const until = settings.daemonTimeout * 1000;
   if (verb === "STATUS") return { wait: 0, until: Math.min(until, host.now() + statusTime) };
-  return { wait: verb === "GC" ? 0 : settings.daemonWait * 1000, until };
+  const wait = verb === "DEL" ? settings.daemonWaitDel : settings.daemonWait;
+  return { wait: verb === "GC" ? 0 : wait * 1000, until };
 }
 
 function unavailableCode(verb: CniVerb): number {

@@ -7,6 +7,12 @@ const own = "podnet";
 /** What every runtime is to pass on: without them annotations and host ports never arrive. */
 const always = ["io.kubernetes.cri.pod-annotations", "portMappings", "bandwidth"];
 
+/**
+ * Seconds that a DEL waits for a podnetd that is away. A kubelet repeats DELs that fail; one that takes down sandboxes one after the
+ * other (1.20 does) must come to podnetd's own before its successor can be started.
+ */
+const delWait = 1;
+
 export interface OwnConflist {
   readonly socket: string;
   /** The default network: what its plugins declare must reach podnet first. undefined: not known now. */
@@ -28,6 +34,7 @@ export function ownConflist({ socket, defaultNetwork }: OwnConflist): string {
       {
         type: own,
         daemonSocket: socket,
+        daemonWaitDel: delWait,
         capabilities: Object.fromEntries(names.map((name) => [name, true])),
       },
     ],

@@ -22,6 +22,7 @@ test("keys that are absent have their defaults", () => {
     cniVersion: "1.1.0",
     daemonSocket: "/run/podnet/podnetd.sock",
     daemonWait: 30,
+    daemonWaitDel: 30,
     daemonTimeout: 120,
   });
 });
@@ -29,6 +30,8 @@ test("keys that are absent have their defaults", () => {
 test("the default timeout leaves time for the work after a long wait", () => {
   assert.equal(settings({ daemonWait: 300 }).daemonTimeout, 390);
   assert.equal(settings({ daemonWait: 0 }).daemonTimeout, 90);
+  assert.equal(settings({ daemonWait: 10, daemonWaitDel: 20 }).daemonTimeout, 110);
+  assert.equal(settings({ daemonWait: 7 }).daemonWaitDel, 7);
 });
 
 test("the default wait is not longer than a short timeout", () => {
@@ -75,6 +78,10 @@ const faults: readonly (readonly [keys: JsonObject, says: RegExp])[] = [
   [{ daemonWait: 1e9 }, /daemonWait 1000000000: must be/],
   [{ daemonTimeout: 0 }, /daemonTimeout 0: must be/],
   [{ daemonTimeout: true }, /daemonTimeout true: must be/],
+  [
+    { daemonWait: 1, daemonWaitDel: 9, daemonTimeout: 5 },
+    /daemonTimeout 5: must not be shorter than daemonWaitDel 9/,
+  ],
   [{ daemonWait: 10, daemonTimeout: 5 }, /daemonTimeout 5: must not be shorter than daemonWait 10/],
 ];
 for (const [keys, says] of faults) {

@@ -72,6 +72,12 @@ test("ADD, DEL and CHECK wait for the daemon until the wait is over", async () =
   }
 });
 
+test("DEL waits as long as it is told to", async () => {
+  const fake = host("DEL", { daemonWait: 30, daemonWaitDel: 2 });
+  assert.match((await failing(fake)).msg, /waited 2 s/);
+  assert.equal(fake.now(), 2000);
+});
+
 test("STATUS and GC do not wait", async () => {
   for (const [verb, code] of [
     ["STATUS", 50],
