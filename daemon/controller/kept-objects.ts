@@ -3,6 +3,7 @@ import {
   decodePodNetwork,
   decodePodNetworkAttachment,
 } from "../../lib/api/decode-objects.ts";
+import { type Holder, readHolder } from "../../lib/api/holder.ts";
 import { type Kept, keeper, withoutRest } from "../../lib/api/kept.ts";
 import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import { DecodeError, type Fault, formatFault } from "../../lib/base/decode.ts";
@@ -26,12 +27,6 @@ export interface KeptObject<T> {
 
 export type KeptNetwork = KeptObject<PodNetwork>;
 
-/** The pod that has an attachment's fixed addresses, in the attachment's namespace. */
-export interface Holder {
-  readonly name: string;
-  readonly uid: string;
-}
-
 export type KeptAttachment = KeptObject<PodNetworkAttachment> & {
   readonly holder?: Holder;
 };
@@ -45,10 +40,8 @@ export function keepPodNetwork(object: JsonObject): KeptNetwork {
 /** Never throws. */
 export function keepPodNetworkAttachment(object: JsonObject): KeptAttachment {
   const kept = keepObject(object, decodePodNetworkAttachment);
-  const holder = objectOf(objectOf(object["status"])["holder"]);
-  const { name, uid } = holder;
-  const isHeld = typeof name === "string" && typeof uid === "string";
-  return isHeld ? { ...kept, holder: { name, uid } } : kept;
+  const holder = readHolder(object);
+  return holder === undefined ? kept : { ...kept, holder };
 }
 
 /** Never throws. */

@@ -13,6 +13,7 @@ import { infoFileOf } from "./devices-info.ts";
 import { requireExecutables } from "./executables.ts";
 import { asFailure } from "./failure.ts";
 import { requireFamilies } from "./families.ts";
+import { claimFixed } from "./fixed-claims.ts";
 import { effectiveScope, mergeResults } from "./merge.ts";
 import type { Plan } from "./plan.ts";
 import { planRequest } from "./plan-request.ts";
@@ -41,6 +42,7 @@ export async function add(
   await requireExecutables(node.plugins, plan, cniPathOf(node, request));
   await refuseTakenNames(plan, sandbox);
   refuseForeignNames(node, request, plan);
+  await claimFixed(node, request, { attachments: plan.attachments, signal });
   const names = plan.attachments.map(({ conflist }) => decodeConflist(conflist).name);
   const record = await node.collections.begin(names, signal, () =>
     intend(node, request, { sandbox, plan, devices }),
@@ -153,7 +155,10 @@ function intend(
   to: { readonly sandbox: OpenSandbox; readonly plan: Plan; readonly devices: Devices },
 ): SandboxRecord {
   const { attachments, leftAlone } = to.plan;
-  const assigned = assignDevices(attachments, to.devices, node.store.all());
+  const assigned = assignDevices(attachments, to.devices, {
+    records: node.store.all(),
+    bootId: node.bootId,
+  });
   const record: SandboxRecord = {
     version: 1,
     containerId: request.containerId,

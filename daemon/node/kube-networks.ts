@@ -3,6 +3,7 @@ import {
   decodePodNetwork,
   decodePodNetworkAttachment,
 } from "../../lib/api/decode-objects.ts";
+import { type Holder, readHolder } from "../../lib/api/holder.ts";
 import { type Kept, keeper } from "../../lib/api/kept.ts";
 import { apiGroup } from "../../lib/api/names.ts";
 import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
@@ -17,10 +18,13 @@ import { Lookup } from "./kube-lookup.ts";
 import type { KubeSelf } from "./kube-self.ts";
 import { type KnownNetwork, type NetworkSource, title } from "./networks.ts";
 
+/** An attachment, and the pod that has its fixed addresses. */
+type KeptAttachment = Kept<PodNetworkAttachment> & { readonly holder?: Holder };
+
 /** Networks of a cluster, from its API. */
 export class KubeNetworks implements NetworkSource, AsyncDisposable {
   readonly podNetworks: Lookup<Kept<PodNetwork>>;
-  readonly attachments: Lookup<Kept<PodNetworkAttachment>>;
+  readonly attachments: Lookup<KeptAttachment>;
   readonly nads: Lookup<Kept<Nad>>;
   readonly #confDir: string;
   readonly #node: KubeSelf;
@@ -34,7 +38,7 @@ export class KubeNetworks implements NetworkSource, AsyncDisposable {
     this.attachments = new Lookup({
       ...base,
       resource: resources.podNetworkAttachments,
-      keep: keeper(decodePodNetworkAttachment),
+      keep: keepAttachment,
     });
     this.nads = new Lookup({ ...base, resource: resources.nads, keep: keeper(decodeNad) });
   }
@@ -83,6 +87,13 @@ function usable<T>(kept: Kept<T> | undefined, ref: NetworkRef): T | undefined {
   if (kept?.fault === undefined) return kept?.object;
   const code = ref.kind === "nad" ? cniCode.nadMissing : cniCode.podNetworkNotReady;
   throw new CniError(code, `${title(ref)} can't be used: ${kept.fault}`);
+}
+
+const keepAttachmentObject = keeper(decodePodNetworkAttachment);
+
+function keepAttachment(object: JsonObject): KeptAttachment {
+  const holder = readHolder(object);
+  return { ...keepAttachmentObject(object), ...(holder === undefined ? {} : { holder }) };
 }
 
 /** Also of a network that is said not to be ready. */

@@ -5,6 +5,7 @@ import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
 import type { FamilyRules } from "./families.ts";
+import type { FixedAttachment } from "./fixed-claims.ts";
 import type { ForeignNetwork, ResolvedNetwork } from "./resolve.ts";
 import type { Selected } from "./select.ts";
 
@@ -24,6 +25,8 @@ export interface PlannedAttachment {
   readonly cniArgs?: JsonObject;
   /** The resource whose next device it gets. */
   readonly resourceName?: string;
+  /** Addresses that one pod at a time can have, and the object that says so. */
+  readonly fixed?: FixedAttachment;
 }
 
 /** A network of the selection that another provider attaches, and the interface name that is left to it. */
@@ -99,7 +102,7 @@ interface At {
 }
 
 function planOne(network: ResolvedNetwork, { ifName, place, runtimeConfig }: At) {
-  const { selection, conflist, resourceName } = network;
+  const { selection, conflist, resourceName, fixed } = network;
   const runtime = place === 0 ? declaredOnly(conflist, conventionalKeys(runtimeConfig)) : {};
   const asked = selection === undefined ? {} : capabilityArgsOf(selection);
   const cniArgs = selection?.cniArgs;
@@ -111,6 +114,7 @@ function planOne(network: ResolvedNetwork, { ifName, place, runtimeConfig }: At)
     capabilityArgs: { ...runtime, ...asked },
     ...(cniArgs === undefined ? {} : { cniArgs }),
     ...(resourceName === undefined ? {} : { resourceName }),
+    ...(fixed === undefined ? {} : { fixed }),
   } satisfies PlannedAttachment;
 }
 

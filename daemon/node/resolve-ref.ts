@@ -1,8 +1,10 @@
-import type { IpamMode, PodNetwork } from "../../lib/api/objects.ts";
+import { fixedAddresses } from "../../lib/api/fixed-addresses.ts";
+import type { IpamMode, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import { type NetworkRef, refName } from "../../lib/api/selection.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { Access } from "./access.ts";
+import type { FixedAttachment } from "./fixed-claims.ts";
 import {
   foreignProvider,
   type NetworkConfig,
@@ -21,6 +23,8 @@ export interface FoundNetwork extends NetworkConfig {
   /** Where its addresses must come from; undefined: the object says nothing. */
   readonly ipam4?: IpamMode;
   readonly ipam6?: IpamMode;
+  /** The attachment that it came through, where that gives out addresses of its own. */
+  readonly fixed?: FixedAttachment;
 }
 
 /** A network that somebody else's provider attaches. */
@@ -53,11 +57,22 @@ export async function resolveRef(places: Places, ref: NetworkRef): Promise<Found
     const network = await needPodNetwork(source, attachment.spec.podNetworkName);
     const { namespace } = attachment.metadata;
     const refs = attachment.spec.parametersRefs.map((one) => ({ namespace, ...one }));
-    return await ofPodNetwork(places, network, refs);
+    return withFixed(attachment, await ofPodNetwork(places, network, refs));
   }
   const nad = await source.nad(ref.namespace, ref.name);
   if (nad === undefined) throw notFound(ref);
   return { network: refName(ref), isDefaultNetwork: false, ...ours(await nadConfig(source, nad)) };
+}
+
+/** Addresses in an attachment's own parameters are for one pod at a time. */
+function withFixed(
+  { metadata, spec }: PodNetworkAttachment,
+  found: FoundNetwork | Foreign,
+): FoundNetwork | Foreign {
+  if ("provider" in found || spec.parametersRefs.length === 0) return found;
+  const addresses = fixedAddresses(found.conflist.plugins);
+  const { namespace, name } = metadata;
+  return addresses.length === 0 ? found : { ...found, fixed: { namespace, name, addresses } };
 }
 
 async function needPodNetwork(source: NetworkSource, name: string): Promise<PodNetwork> {
