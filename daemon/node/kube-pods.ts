@@ -52,7 +52,7 @@ export class KubePods implements AsyncDisposable {
     const known = await this.lookup.find(key);
     if (known !== undefined && isSame(known, uid)) return known.annotations;
     // The copy may be of the pod before this one.
-    const live = await this.lookup.ask(key);
+    const live = await this.lookup.findNew(key, (pod) => isSame(pod, uid));
     if (live !== undefined && isSame(live, uid)) return live.annotations;
     throw gone(key, uid, live);
   }
