@@ -184,6 +184,7 @@ test("metrics: a DEL that waits for its container's lock is in the queue, and th
   await eventually(/podnet_operations_running\{verb="ADD"\} 1/);
   const deleting = node.run("DEL", pod);
   await eventually(/podnet_queue_depth\{verb="DEL"\} 1/);
+  assert.match(await metrics(), /podnet_queue_depth\{verb="ADD"\} 0/, "what runs does not wait");
   await eventually(
     /podnet_oldest_operation_seconds\{verb="DEL"\} 0\.\d*[1-9]|podnet_oldest_operation_seconds\{verb="DEL"\} [1-9]/,
   );
