@@ -10,16 +10,16 @@ import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 export type WithDevice = PlannedAttachment & Pick<AttachmentRecord, "device">;
 
 /**
- * Gives each attachment that needs one the next device of its resource, in their order: none is given twice, nor one that a record has. An
- * attachment whose selection names a device gets that one. Throws a CniError that names network, resource and pod: code 105 when none
+ * Gives each attachment that needs one the next device of its resource, in their order: none is given twice, nor one that a record has (those of
+ * before a reboot have none: it gave all devices back). An attachment whose selection names a device gets that one. Throws a CniError that names network, resource and pod: code 105 when none
  * is left, 11 when the one that is left is on its way back from a sandbox that is being deleted.
  */
 export function assignDevices(
   attachments: readonly PlannedAttachment[],
   devices: Devices,
-  records: readonly SandboxRecord[],
+  held: { readonly records: readonly SandboxRecord[]; readonly bootId: string },
 ): readonly WithDevice[] {
-  const holders = holdersOf(records);
+  const holders = holdersOf(held.records.filter(({ bootId }) => bootId === held.bootId));
   const taken = new Set<string>();
   // Those that name one first: it must not be given to another by the order.
   const ids = new Map<PlannedAttachment, string>();

@@ -37,7 +37,7 @@ const given = new Map([
   ["acme.io/slot", ["a"]],
 ]);
 const ids = (attachments: readonly PlannedAttachment[], records: readonly SandboxRecord[] = []) =>
-  assignDevices(attachments, given, records).map(({ device, capabilityArgs }) => [
+  assignDevices(attachments, given, { records, bootId: "b" }).map(({ device, capabilityArgs }) => [
     device?.id,
     capabilityArgs["deviceID"],
   ]);
@@ -58,6 +58,8 @@ test("devices: what a record has is nobody else's, and a retry gets what it had"
   const wanted = [planned("eth0", vf), planned("net1", vf)];
   assert.deepEqual(ids(wanted, [record("b", "attached")]).flat(), ["a", "a", "c", "c"]);
   assert.deepEqual(ids(wanted, [record("a", "attached", "acme.io/slot")]), ids(wanted));
+  const beforeReboot = { ...record("a", "attached"), bootId: "older" };
+  assert.deepEqual(ids(wanted, [beforeReboot]), ids(wanted));
 });
 
 test("devices: a selection that names one gets it, whatever its place", () => {
@@ -110,6 +112,9 @@ const refusals: readonly [
 ];
 for (const [title, attachments, records, code, message] of refusals) {
   test(`devices: when ${title} the ADD fails with code ${code}`, () => {
-    assert.throws(() => assignDevices(attachments, given, records), { code, message });
+    assert.throws(() => assignDevices(attachments, given, { records, bootId: "b" }), {
+      code,
+      message,
+    });
   });
 }
