@@ -5,11 +5,14 @@ import { decodeTlsData, encodeTlsData, type TlsState } from "./tls-state.ts";
 
 /** The Secret that all replicas share, in the controller's namespace. */
 export const secretName = "podnet-webhook-tls";
-/** The name of both webhook configurations. */
-export const configurationName = "podnet";
 
 const registration = "/apis/admissionregistration.k8s.io/v1";
-const kinds = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] as const;
+/** Webhook configurations of podnet; one that is not there is not missed. */
+const configurations = [
+  "validatingwebhookconfigurations/podnet",
+  "validatingwebhookconfigurations/podnet-default-network",
+  "mutatingwebhookconfigurations/podnet",
+] as const;
 
 /** Milliseconds that one request may take. */
 const timeout = 5_000;
@@ -70,9 +73,9 @@ export interface Configuration {
   readonly object: JsonObject;
 }
 
-/** Those of the two configurations that exist. Rejects with a KubeError when nobody can tell. */
+/** Those of the configurations that exist. Rejects with a KubeError when nobody can tell. */
 export async function readConfigurations(client: KubeClient): Promise<readonly Configuration[]> {
-  const paths = kinds.map((kind) => `${registration}/${kind}/${configurationName}`);
+  const paths = configurations.map((name) => `${registration}/${name}`);
   const found = await Promise.all(
     paths.map(async (path) => ({ path, object: await readObject(client, path) })),
   );
