@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { errorCode } from "../../lib/base/errors.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
@@ -28,14 +28,27 @@ export interface Leak {
   readonly text: string;
 }
 
-/** Finds what is kept for nobody. Reads only. What can't be read counts as no leak: others say that it can't be read. */
+/** Milliseconds between two looks: what an operation under way makes or frees is gone from one of them. */
+const lookAgain = 300;
+
+/**
+ * Finds what is kept for nobody: what is seen in two looks, since calls go on meanwhile. Reads only. What can't be read counts as no leak: others say that
+ * it can't be read.
+ */
 export async function findLeaks(parts: LeakParts): Promise<Leak[]> {
+  const first = await look(parts);
+  if (first.length === 0) return [];
+  await sleep(lookAgain);
+  const second = new Set((await look(parts)).map(({ text }) => text));
+  return first.filter(({ text }) => second.has(text));
+}
+
+async function look(parts: LeakParts): Promise<Leak[]> {
   const records = parts.store.all();
-  const links = await leakedLinks(parts, records);
   return [
     ...(await goneSandboxes(parts, records)),
     ...(await leakedAddresses(parts, records)),
-    ...links,
+    ...(await leakedLinks(parts, records)),
     ...leakedDevices(records),
   ];
 }
