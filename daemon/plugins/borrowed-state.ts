@@ -60,6 +60,8 @@ const vfSchema = z.object({
   linkState: z.int(),
   minTxRate: z.int(),
   maxTxRate: z.int(),
+  nodeGuid: z.string().exactOptional(),
+  portGuid: z.string().exactOptional(),
 });
 
 /** What the physical function said of the virtual one before it was borrowed. */

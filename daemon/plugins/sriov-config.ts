@@ -17,6 +17,13 @@ const onOff = optional(z.enum(["", "on", "off"], { error: 'must be "on" or "off"
 );
 const rate = optional(z.int().min(0).max(0xffffffff));
 
+const guidForm = /^[0-9a-f]{2}(:[0-9a-f]{2}){7}$/i;
+const guidField = optional(
+  z.string().refine((value) => value === "" || guidForm.test(value), {
+    error: (issue) => `"${issue.input}" is not a GUID, such as 02:00:00:00:00:00:00:01`,
+  }),
+);
+
 const schema = z
   .object({
     deviceID: text,
@@ -43,6 +50,8 @@ const schema = z
         error: 'must be "auto", "enable" or "disable"',
       }),
     ),
+    guid: guidField,
+    args: optional(z.object({ cni: optional(z.object({ guid: guidField })) })),
     logLevel: text,
     logFile: text,
   })
@@ -73,6 +82,8 @@ export interface VfSettings {
   readonly spoofCheck?: boolean;
   readonly trust?: boolean;
   readonly linkState?: number;
+  readonly nodeGuid?: string;
+  readonly portGuid?: string;
 }
 
 export interface SriovConfig {
@@ -81,6 +92,8 @@ export interface SriovConfig {
   readonly mac: string | undefined;
   readonly mtu: number | undefined;
   readonly settings: VfSettings;
+  /** Of an InfiniBand function; part of `settings`, too. */
+  readonly guid: string | undefined;
 }
 
 /**
@@ -92,7 +105,7 @@ export function decodeSriov(
   mac: (key: string | undefined) => string | undefined,
 ): SriovConfig {
   const config = decodeConfig(schema, call.config, { network: call.network, plugin: "sriov" });
-  refuseInfiniband(call);
+  const guid = requestedGuid(call, config);
   const given = call.runtimeConfig["deviceID"];
   const deviceId = typeof given === "string" && given !== "" ? given : config.deviceID;
   if (deviceId === undefined || !isPciAddress(deviceId)) {
@@ -106,18 +119,25 @@ export function decodeSriov(
     deviceId: deviceId.toLowerCase(),
     mac: chosen,
     mtu: config.mtu,
-    settings: settingsOf(config, chosen),
+    settings: {
+      ...settingsOf(config, chosen),
+      ...(guid === undefined ? {} : { nodeGuid: guid, portGuid: guid }),
+    },
+    guid,
   };
 }
 
-/** A capability that was asked for is honoured or refused, never ignored. */
-function refuseInfiniband(call: PluginCall): void {
-  const guid = call.runtimeConfig["infinibandGUID"];
-  if (guid === undefined || guid === "") return;
-  throw new CniError(
-    cniCode.capabilityUnsupported,
-    `network "${call.network}": runtimeConfig.infinibandGUID "${String(guid)}": sriov attaches Ethernet functions: use type "ib-sriov-cni"`,
+/** As in ib-sriov-cni: runtimeConfig `infinibandGUID` wins over `args.cni.guid`, that over the key `guid`. */
+function requestedGuid(call: PluginCall, config: z.output<typeof schema>): string | undefined {
+  const asked = call.runtimeConfig["infinibandGUID"];
+  const where = { network: call.network, plugin: "sriov runtimeConfig.infinibandGUID in the" };
+  const runtime = decodeConfig(
+    z.object({ infinibandGUID: guidField }),
+    { infinibandGUID: asked },
+    where,
   );
+  const guids = [runtime.infinibandGUID, config.args?.cni?.guid, config.guid];
+  return guids.find((guid) => guid !== undefined && guid !== "")?.toLowerCase();
 }
 
 function settingsOf(config: z.output<typeof schema>, mac: string | undefined): VfSettings {

@@ -1,17 +1,32 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
+import type { Link } from "../../lib/netlink/model.ts";
+import { identify } from "./borrow.ts";
 import { claimLoan, finishLoan, type Loan, moveAndSet, requireLoan } from "./borrow-device.ts";
-import { loadBorrowed, type VfBefore } from "./borrowed-state.ts";
+import { loadBorrowed, saveBorrowed, type VfBefore } from "./borrowed-state.ts";
 import { findByBus } from "./find-device.ts";
 import { checkLoan, giveBack } from "./host-device.ts";
 import { requestedMac } from "./mac.ts";
 import { requireFreeName, requireSandbox } from "./made-link.ts";
+import { type BusDevice, bindDriver, driverOf } from "./pci.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
 import { releaseClaims, returnDevice } from "./return-device.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
 import { decodeSriov, type SriovConfig, type VfSettings } from "./sriov-config.ts";
-import { adminMac, applyVf, readVf, rememberVf, requireVf, resetVf, type Vf } from "./vf.ts";
+import {
+  adminMac,
+  applyVf,
+  readVf,
+  rememberVf,
+  requireInfiniband,
+  requireVf,
+  resetVf,
+  type Vf,
+} from "./vf.ts";
+
+const arrivalEveryMs = 50;
 
 /**
  * sriov-cni's sriov: a virtual function of a network card becomes the pod's interface, or the pod's device when a driver for user space has it; what the
@@ -28,6 +43,7 @@ async function add(call: PluginCall): Promise<CniResult> {
   const sandbox = requireSandbox(call);
   const { deviceId } = config;
   const vf = await requireVf(call, deviceId);
+  if (config.guid !== undefined) requireInfiniband(call, vf, config.guid);
   const found = await findByBus(call.host, { bus: "pci", name: deviceId });
   const loan = requireLoan(call, found, deviceId);
   await requireFreeName(call, sandbox);
@@ -47,12 +63,37 @@ async function lend(
   const info = await readVf(call.host, vf);
   const borrowed = await claimLoan(call, loan, rememberVf(vf, info));
   await applyVf(call, vf, config.settings);
+  if (config.guid !== undefined && loan.link !== undefined) return lendAnew(call, config, loan);
   if (loan.link === undefined) {
     const mac = config.mac ?? adminMac(info);
     return finishLoan(call, loan, { link: undefined, mac });
   }
   const link = await moveAndSet(call, borrowed, { mac: config.mac, mtu: config.mtu });
   return finishLoan(call, loan, { link, notify: { arp: true, ndisc: true } });
+}
+
+/** A driver reads the GUID of its function when it is bound, so it is bound again, which makes its interface anew. */
+async function lendAnew(call: PluginCall, config: SriovConfig, loan: Loan): Promise<CniResult> {
+  const { device } = loan;
+  const driver = device === undefined ? undefined : driverOf(device);
+  if (device === undefined || driver === undefined) throw new TypeError("no driver to bind again");
+  bindDriver(device, driver);
+  const link = await awaitLink(call, device);
+  const borrowed = loadBorrowed(call);
+  if (borrowed === undefined) throw new TypeError("nothing was borrowed");
+  // It will come back as this one.
+  const anew = { ...borrowed, ...(await identify(call.host, link)) };
+  await saveBorrowed(call, anew);
+  const moved = await moveAndSet(call, anew, { mtu: config.mtu });
+  return finishLoan(call, { ...loan, link }, { link: moved, notify: { arp: true, ndisc: true } });
+}
+
+async function awaitLink(call: PluginCall, device: BusDevice): Promise<Link> {
+  for (;;) {
+    const { link } = await findByBus(call.host, device);
+    if (link !== undefined) return link;
+    await delay(arrivalEveryMs, undefined, { signal: call.signal });
+  }
 }
 
 async function del(call: PluginCall): Promise<void> {

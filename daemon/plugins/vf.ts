@@ -78,6 +78,8 @@ const together: readonly (readonly (keyof VfSettings)[])[] = [
   ["spoofCheck"],
   ["trust"],
   ["linkState"],
+  ["nodeGuid"],
+  ["portGuid"],
 ];
 
 function groups(settings: VfSettings): readonly VfSettings[] {
@@ -104,7 +106,24 @@ export function vfDifference(before: VfBefore, now: VfInfo): VfSettings {
     ...(before.spoofCheck === now.spoofCheck ? {} : { spoofCheck: before.spoofCheck }),
     ...(before.trust === now.trust ? {} : { trust: before.trust }),
     ...(before.linkState === now.linkState ? {} : { linkState: before.linkState }),
+    ...(before.nodeGuid === now.nodeGuid ? {} : guidOf("nodeGuid", before.nodeGuid)),
+    ...(before.portGuid === now.portGuid ? {} : guidOf("portGuid", before.portGuid)),
   };
+}
+
+/** A function that was given none has zeros, which drivers do not take back: all ones stand for none, as in ib-sriov-cni. */
+function guidOf(key: "nodeGuid" | "portGuid", guid: string | undefined): VfSettings {
+  if (guid === undefined) return {};
+  return { [key]: /^[0:]+$/.test(guid) ? "ff:ff:ff:ff:ff:ff:ff:ff" : guid };
+}
+
+/** IFLA_ADDRESS of an InfiniBand interface has twenty bytes. Throws code 103: a GUID that was asked for is given or refused, never ignored. */
+export function requireInfiniband(call: PluginCall, { pf }: Vf, guid: string): void {
+  if (pf.mac?.split(":").length === 20) return;
+  throw new CniError(
+    cniCode.capabilityUnsupported,
+    `network "${call.network}": infinibandGUID "${guid}": physical function "${pf.name}" is an Ethernet device: ask for it on an InfiniBand network only`,
+  );
 }
 
 /**

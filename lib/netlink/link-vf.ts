@@ -5,6 +5,7 @@ import {
   listAttributes,
   macToBytes,
   NetlinkDecodeError,
+  present,
 } from "./attributes.ts";
 import type { VfInfo } from "./model.ts";
 
@@ -16,6 +17,7 @@ import type { VfInfo } from "./model.ts";
  *   IFLA_VF_TX_RATE      vf u32, max u32            IFLA_VF_RATE       vf u32, min u32, max u32
  *   IFLA_VF_SPOOFCHK     vf u32, on u32             IFLA_VF_TRUST      vf u32, on u32
  *   IFLA_VF_LINK_STATE   vf u32, state u32
+ *   IFLA_VF_IB_NODE_GUID, IFLA_VF_IB_PORT_GUID   vf u32, padding u32, guid u64 (struct ifla_vf_guid)
  *   IFLA_VF_VLAN_LIST    nested IFLA_VF_VLAN_INFO   vf u32, vlan u32, qos u32, ethertype be16, padding
  */
 const VF_INFO = 1;
@@ -27,11 +29,13 @@ const VF_LINK_STATE = 5;
 const VF_RATE = 6;
 const VF_TRUST = 9;
 const VF_VLAN_LIST = 12;
+const VF_IB_NODE_GUID = 10;
+const VF_IB_PORT_GUID = 11;
 const VF_VLAN_INFO = 1;
 const MAC_FIELD = 32;
 const ETHERTYPE_VLAN = 0x8100;
 
-/** What can be set on a VF. `vlan` and `qos` go together (a missing one counts as 0); `minTxRate` alone sets no maximum. */
+/** A GUID is eight bytes as text with colons, as `ip link` takes it. `vlan` and `qos` go together (a missing one counts as 0); `minTxRate` alone sets no maximum. */
 export type VfChange = Partial<Omit<VfInfo, "vf">>;
 
 /** Writes the inside of IFLA_VFINFO_LIST for one VF. */
@@ -50,6 +54,8 @@ export function emitVfChange(writer: AttributeWriter, vf: number, change: VfChan
     writer.attribute(VF_SPOOFCHK, u32s(vf, Number(change.spoofCheck)));
   if (change.linkState !== undefined) writer.attribute(VF_LINK_STATE, u32s(vf, change.linkState));
   if (change.trust !== undefined) writer.attribute(VF_TRUST, u32s(vf, Number(change.trust)));
+  emitGuid(writer, VF_IB_NODE_GUID, { vf, guid: change.nodeGuid });
+  emitGuid(writer, VF_IB_PORT_GUID, { vf, guid: change.portGuid });
   writer.join();
 }
 
@@ -66,6 +72,24 @@ function emitVlan(writer: AttributeWriter, vf: number, change: VfChange): void {
     .fork(VF_VLAN_LIST)
     .attribute(VF_VLAN_INFO, Buffer.concat([tag, ethertype]))
     .join();
+}
+
+function emitGuid(
+  writer: AttributeWriter,
+  type: number,
+  { vf, guid }: { readonly vf: number; readonly guid: string | undefined },
+): void {
+  if (guid === undefined) return;
+  const value = Buffer.alloc(8);
+  value.writeBigUInt64LE(BigInt(`0x${guid.replaceAll(":", "")}`));
+  writer.attribute(type, Buffer.concat([u32s(vf, 0), value]));
+}
+
+function parseGuid(vf: Attributes, type: number): string | undefined {
+  const bytes = struct(vf, type, 16);
+  if (bytes === undefined) return undefined;
+  const digits = bytes.readBigUInt64LE(8).toString(16).padStart(16, "0");
+  return digits.match(/../g)?.join(":");
 }
 
 function u32s(...values: number[]): Buffer {
@@ -105,6 +129,10 @@ function parseVf(vf: Attributes, macLength: number): VfInfo {
     linkState: setting(vf, VF_LINK_STATE),
     minTxRate: rate?.readUInt32LE(4) ?? 0,
     maxTxRate: rate?.readUInt32LE(8) ?? setting(vf, VF_TX_RATE),
+    ...present({
+      nodeGuid: parseGuid(vf, VF_IB_NODE_GUID),
+      portGuid: parseGuid(vf, VF_IB_PORT_GUID),
+    }),
   };
 }
 

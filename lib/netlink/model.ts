@@ -81,6 +81,9 @@ export interface VfInfo {
   readonly linkState: number;
   readonly minTxRate: number;
   readonly maxTxRate: number;
+  /** InfiniBand's: eight bytes with colons. Drivers of Ethernet cards send none. */
+  readonly nodeGuid?: string;
+  readonly portGuid?: string;
 }
 
 export interface BridgeData {

@@ -273,6 +273,8 @@ test("emitVf and parseLink, a VF's settings, are each other's inverse", () => {
     linkState: 1,
     minTxRate: 10,
     maxTxRate: 100,
+    nodeGuid: "11:22:33:44:55:66:77:88",
+    portGuid: "02:00:00:00:00:00:00:01",
   };
   const { vf: number, ...change } = vf;
   const bytes = codec.emitVf(6, number, change);
@@ -281,8 +283,8 @@ test("emitVf and parseLink, a VF's settings, are each other's inverse", () => {
     dump(
       hex(
         "00 00 0000 06000000 00000000 00000000",
-        "7c00 1680", // IFLA_VFINFO_LIST
-        "7800 0180", // IFLA_VF_INFO
+        "a400 1680", // IFLA_VFINFO_LIST
+        "a000 0180", // IFLA_VF_INFO
         "2800 0100 03000000 020000000007 0000000000000000000000000000000000000000000000000000", // IFLA_VF_MAC
         "1800 0c80", // IFLA_VF_VLAN_LIST
         "1400 0100 03000000 05000000 02000000 88a8 0000",
@@ -290,6 +292,9 @@ test("emitVf and parseLink, a VF's settings, are each other's inverse", () => {
         "0c00 0400 03000000 01000000", // IFLA_VF_SPOOFCHK
         "0c00 0500 03000000 01000000", // IFLA_VF_LINK_STATE
         "0c00 0900 03000000 00000000", // IFLA_VF_TRUST
+        // What 'ip link set DEV vf 3 node_guid 11:22:33:44:55:66:77:88' sends.
+        "1400 0a00 03000000 00000000 8877665544332211", // IFLA_VF_IB_NODE_GUID
+        "1400 0b00 03000000 00000000 0100000000000002", // IFLA_VF_IB_PORT_GUID
       ),
     ),
   );
