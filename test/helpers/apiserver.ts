@@ -20,6 +20,7 @@ export const tokens = {
   admin: "admin-token",
   podnet: "podnet-token",
   controller: "controller-token",
+  uninstall: "uninstall-token",
   kubelet: "kubelet-token",
   scheduler: "scheduler-token",
 } as const;
@@ -183,6 +184,7 @@ export class ApiServer implements AsyncDisposable {
       `${tokens.kubelet},system:node:${nodeName},uid-kubelet,"system:nodes"`,
       `${tokens.scheduler},system:kube-scheduler,uid-scheduler`,
       `${tokens.podnet},system:serviceaccount:podnet-system:podnetd,uid-podnet,"system:serviceaccounts"`,
+      `${tokens.uninstall},system:serviceaccount:podnet-system:podnet-uninstall,uid-uninstall,"system:serviceaccounts"`,
       `${tokens.controller},system:serviceaccount:podnet-system:podnet-controller,uid-controller,"system:serviceaccounts"`,
     ];
     writeFileSync(join(this.folder, "tokens.csv"), `${users.join("\n")}\n`);
