@@ -2,8 +2,8 @@
  * podnet --run-delegate --cgroup FILE|- --mntns FILE|- -- PROGRAM
  *
  * Becomes PROGRAM, a CNI executable, with podnetd's environment and descriptors, but in a cgroup of its own (its memory
- * is not the daemon's) and in the host's mount namespace: two things that Node's spawn can't do. In order: write "0" to
- * the cgroup.procs FILE, enter the mount namespace FILE, start a session, forget what Node left behind (signal mask,
+ * is not the daemon's) and in the host's mount namespace: two things that Node's spawn can't do. In order: enter the cgroup
+ * namespace beside the mount namespace, write "0" to the cgroup.procs FILE, enter the mount namespace FILE, start a session, forget what Node left behind (signal mask,
  * ignored signals, parent-death signal), execute. "-" leaves a step out. The program must be an absolute path, since
  * entering a mount namespace changes the working directory to its root.
  */
@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,6 +43,32 @@ static int enter_cgroup(const char *file)
         code = failed("enter cgroup", file);
     close(fd);
     return code;
+}
+
+/*
+ * Where the cgroup file system is mounted with "nsdelegate", as systemd mounts it, nobody may be moved out of the cgroup namespace that the
+ * mover is in: a daemon in a container could start no delegate outside of its own. So the cgroup namespace that lies beside the
+ * mount namespace is entered first. Kernels without cgroup namespaces, and files that stand alone, need nothing of it.
+ */
+static int enter_cgroup_namespace(const char *mntns)
+{
+    char file[PATH_MAX];
+    const char *name = strrchr(mntns, '/');
+    int fd;
+
+    if (!name || strcmp(name, "/mnt") || (size_t)snprintf(file, sizeof file, "%.*s/cgroup", (int)(name - mntns), mntns) >= sizeof file)
+        return 0;
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : failed("open cgroup namespace", file);
+    if (setns(fd, CLONE_NEWCGROUP)) {
+        int code = failed("enter cgroup namespace", file);
+
+        close(fd);
+        return code;
+    }
+    close(fd);
+    return 0;
 }
 
 static int enter_mount_namespace(const char *file)
@@ -102,7 +129,9 @@ int run_delegate(int argc, char **argv)
         errno = EINVAL;
         return failed("execute (must be an absolute path)", argv[5]);
     }
-    if (strcmp(argv[1], "-"))
+    if (strcmp(argv[3], "-"))
+        code = enter_cgroup_namespace(argv[3]);
+    if (!code && strcmp(argv[1], "-"))
         code = enter_cgroup(argv[1]);
     if (!code && strcmp(argv[3], "-"))
         code = enter_mount_namespace(argv[3]);
