@@ -1,10 +1,12 @@
 import { quote } from "../../lib/api/names.ts";
 import type { Json } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import type { Devices } from "./devices.ts";
 import type { PlannedAttachment } from "./plan.ts";
 import { podText } from "./pods.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
+
+/** Ids of the devices that a pod was given, by resource: sorted, each once. */
+export type Devices = ReadonlyMap<string, readonly string[]>;
 
 /** The attachment's device, with the id among its capability arguments. */
 export type WithDevice = PlannedAttachment & Pick<AttachmentRecord, "device">;

@@ -1,5 +1,5 @@
 import type { NodeContext } from "./context.ts";
-import type { Devices } from "./devices.ts";
+import type { Devices } from "./devices-assign.ts";
 import { claimedDevices } from "./devices-claims.ts";
 import { askKubelet } from "./pod-resources.ts";
 

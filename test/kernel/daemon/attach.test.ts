@@ -247,7 +247,7 @@ test("ipam4 and ipam6 are promises about the result: one that is not kept undoes
   const broken: readonly (readonly [object, number, RegExp])[] = [
     [{ ipam6: "external" }, 7, /"broken-0": .*IPv6.*ipam6/],
     [{ ipam4: "none" }, 7, /"broken-1": .*IPv4.*ipam4/],
-    [{ ipam4: "kubernetes" }, 101, /"broken-2".*ipam4.*podCIDRs/],
+    [{ ipam4: "kubernetes" }, 101, /"broken-2".*ipam4.*for the PodNetwork "default" only/],
   ];
   for (const [place, [spec, code, text]] of broken.entries()) {
     write(`broken-${place}`, spec);
