@@ -57,9 +57,18 @@ export class PodnetInstallation {
     this.#cluster.api.must("rollout", "restart", "-n", podnetNamespace, "daemonset/podnetd");
   }
 
-  /** kill -9 of podnetd itself; the kubelet starts the container again. */
-  kill(): void {
+  /** kill -9 of podnetd itself, and waits until the kubelet has started the container again. */
+  async kill(): Promise<void> {
+    const restarts = async () =>
+      (await this.pods())[0]?.status.containerStatuses?.[0]?.restartCount;
+    const before = await restarts();
     this.#cluster.node.run("sh", "-c", "kill -9 $(pgrep -f '[l]ib/podnetd.mjs')");
+    await this.#cluster.eventually(
+      "podnetd started again",
+      async () => ((await restarts()) > before ? true : undefined),
+      { about: () => this.about() },
+    );
+    await this.ready();
   }
 
   /** The same program under another image name, as a release would bring it; does not wait. */

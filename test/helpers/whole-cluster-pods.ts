@@ -1,3 +1,5 @@
+import { readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import type { KubeObject, WholeCluster } from "./whole-cluster.ts";
 import { boxImage } from "./whole-cluster-kubelet.ts";
 
@@ -102,7 +104,10 @@ export class ClusterPods {
     return await this.running(`${wish.namespace ?? "default"}/${wish.name}`);
   }
 
-  /** Asks for the end of pods without waiting for it. */
+  /**
+   * Asks for the end of pods without waiting for it: this kubelet keeps a pod in the API until it collects its sandbox, once a
+   * minute, long after it has taken the pod down.
+   */
   async end(...paths: readonly string[]): Promise<void> {
     for (const path of paths) {
       const [namespace, name] = path.split("/");
@@ -110,23 +115,18 @@ export class ClusterPods {
     }
   }
 
-  /** Ends pods and waits until the kubelet has taken them down. */
+  /** Ends pods and waits until the API has them no more. */
   async delete(...paths: readonly string[]): Promise<void> {
     await this.end(...paths);
-    for (const path of paths) await this.gone(path);
-  }
-
-  async gone(path: string, seconds = 60): Promise<void> {
-    const [namespace, name] = path.split("/");
-    let last: KubeObject;
-    await this.#cluster.eventually(
-      `pod "${path}" gone`,
-      async () => {
-        last = await this.#cluster.get(`/api/v1/namespaces/${namespace}/pods/${name}`);
-        return last === undefined ? true : undefined;
-      },
-      { seconds, about: () => `${JSON.stringify(last)}\n${this.#cluster.logs()}` },
-    );
+    for (const path of paths) {
+      const [namespace, name] = path.split("/");
+      const at = `/api/v1/namespaces/${namespace}/pods/${name}`;
+      await this.#cluster.eventually(
+        `pod "${path}" gone`,
+        async () => ((await this.#cluster.get(at)) === undefined ? true : undefined),
+        { seconds: 120, about: () => this.#cluster.logs() },
+      );
+    }
   }
 
   /** Events on the pod: `reason: message`. */
@@ -143,6 +143,12 @@ export class ClusterPods {
     const file = `${records}/${pod.metadata.uid}`;
     if (!this.#cluster.node.exists(file)) return undefined;
     return interfaces(this.#cluster.node.read(file));
+  }
+
+  /** Forgets what all pods have said; the node may be down. */
+  forgetSeen(): void {
+    const folder = join(this.#cluster.node.folder, "upper", records);
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
   }
 
   /** What the pod's kernel state is now, through exec. */

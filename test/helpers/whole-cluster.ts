@@ -258,6 +258,8 @@ async function startApi(lab: Lab, place: Place, nodeName: string): Promise<ApiSe
     "--authorization-mode=Node,RBAC",
     "--kubelet-preferred-address-types=InternalIP",
     "--allow-privileged=true",
+    // Services have no addresses here: webhooks are asked at their pods.
+    "--enable-aggregator-routing=true",
   ];
   return await ApiServer.start(lab, place, {
     address: control.address,

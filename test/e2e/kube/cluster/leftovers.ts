@@ -2,6 +2,19 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { WholeCluster } from "../../../helpers/whole-cluster.ts";
 
+function files(cluster: WholeCluster, folder: string): string[] {
+  const { node } = cluster;
+  if (!node.exists(folder)) return [];
+  return readdirSync(node.outside(folder)).map((name) => join(folder, name));
+}
+
+/** Files of host-local for addresses that somebody has. */
+export function reservedAddresses(cluster: WholeCluster): string[] {
+  return files(cluster, "/var/lib/cni/networks")
+    .flatMap((folder) => files(cluster, folder))
+    .filter((path) => !/\/(lock|last_reserved_ip\.\d+)$/.test(path));
+}
+
 /**
  * What pods leave on the node when they were not taken down whole: ends of their links, named network namespaces, addresses that
  * are still reserved, records. Empty when no pod with a network of its own is on the node.
@@ -14,16 +27,11 @@ export function leftovers(cluster: WholeCluster): string[] {
   const ends = links.filter(
     ({ ifname, linkinfo }) => linkinfo?.info_kind === "veth" && ifname !== "uplink",
   );
-  const files = (folder: string) =>
-    node.exists(folder) ? readdirSync(node.outside(folder)).map((name) => join(folder, name)) : [];
-  const addresses = files("/var/lib/cni/networks")
-    .flatMap(files)
-    .filter((path) => !/\/(lock|last_reserved_ip\.\d+)$/.test(path));
   return [
     ...ends.map(({ ifname }) => `link ${ifname}`),
-    ...files("/run/netns"),
-    ...addresses,
-    ...files("/var/lib/podnet/records"),
+    ...files(cluster, "/run/netns"),
+    ...reservedAddresses(cluster),
+    ...files(cluster, "/var/lib/podnet/records"),
   ];
 }
 
