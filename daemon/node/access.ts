@@ -1,3 +1,4 @@
+import { accessMode } from "../../lib/api/attach-access.ts";
 import { decideGrant, type GrantQuery, type GrantTarget } from "../../lib/api/grants.ts";
 import { type NadRules, nadFaults } from "../../lib/api/nad-rules.ts";
 import { annotations } from "../../lib/api/names.ts";
@@ -14,6 +15,11 @@ export interface Access {
   /** That namespace as the cluster knows it; undefined where there is none. Rejects with code 11 when nobody can tell. */
   readonly describe: () => Promise<ObjectMeta | undefined>;
   readonly rules: Pick<GrantQuery, "namespaceIsolation" | "globalNamespaces">;
+  /**
+   * Why the pod's service account may not be attached to a PodNetwork that asks for the right to; undefined: it may. Rejects with code
+   * 11 when nobody can tell. Absent: there is no cluster to ask.
+   */
+  readonly attachFault?: (network: string) => Promise<string | undefined>;
   /** What NADs may have; undefined: they are the admin's own. */
   readonly nads?: NadRules & { readonly trustedNadNamespaces: readonly string[] };
 }
@@ -26,7 +32,9 @@ export function guardNetworks(source: NetworkSource, access: Access): NetworkSou
   return {
     podNetwork: async (name) => {
       const network = await source.podNetwork(name);
-      if (network !== undefined) await requireGrant(access, network);
+      if (network === undefined) return undefined;
+      await requireGrant(access, network);
+      await requireRight(access, network);
       return network;
     },
     podNetworkAttachment: (namespace, name) => source.podNetworkAttachment(namespace, name),
@@ -64,6 +72,18 @@ async function requireGrant(access: Access, object: PodNetwork | Nad): Promise<v
       : first;
   if (answer.answer !== "refused") return;
   throw refused(object, `namespace "${namespace}" may not use it: ${answer.reason}`);
+}
+
+/** A PodNetwork may ask for the right to attach (annotation podnet.dev/access): that is checked after its grants. */
+async function requireRight({ attachFault }: Access, network: PodNetwork): Promise<void> {
+  const access = accessMode(network.metadata.annotations);
+  if (access.mode === "open") return;
+  if (access.mode === "faulty") throw refused(network, `nobody may use it: ${access.reason}`);
+  const fault =
+    attachFault === undefined
+      ? `annotation ${annotations.access} asks for a right, and there is no cluster that knows it`
+      : await attachFault(network.metadata.name);
+  if (fault !== undefined) throw refused(network, fault);
 }
 
 function targetOf({ kind, metadata }: PodNetwork | Nad): GrantTarget {

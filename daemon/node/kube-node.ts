@@ -4,6 +4,7 @@ import type { Log } from "../../lib/base/log.ts";
 import { KubeClient } from "../../lib/kube/client.ts";
 import { Credentials } from "../../lib/kube/credentials.ts";
 import { resources } from "../../lib/kube/resource.ts";
+import { attachRightFault } from "./attach-right.ts";
 import { Lookup } from "./kube-lookup.ts";
 import { KubeNetworks } from "./kube-networks.ts";
 import { KubePods } from "./kube-pods.ts";
@@ -54,6 +55,14 @@ export class KubeNode implements AsyncDisposable {
   /** Labels and annotations of a namespace; undefined: there is none. Rejects with code 11 when nobody can tell. */
   async namespace(name: string): Promise<ObjectMeta | undefined> {
     return await this.#namespaces.find({ namespace: "", name });
+  }
+
+  /** Why the pod that CNI_ARGS name may not be attached to a PodNetwork that asks for the right to; rejects as `attachRightFault`. */
+  async attachFault(
+    args: ReadonlyMap<string, string>,
+    network: string,
+  ): Promise<string | undefined> {
+    return await attachRightFault(this.client, args, network);
   }
 
   watches(): WatchState[] {

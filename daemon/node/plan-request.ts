@@ -52,7 +52,9 @@ function accessOf({ kube, config }: NodeContext, args: ReadonlyMap<string, strin
     namespace,
     rules: config,
     describe: async () => await kube?.namespace(namespace),
-    ...(kube === undefined ? {} : { nads: config }),
+    ...(kube === undefined
+      ? {}
+      : { nads: config, attachFault: (network) => kube.attachFault(args, network) }),
   };
 }
 

@@ -201,3 +201,43 @@ test("a namespace's own default network comes first, and is missed when it is no
     /^100: PodNetwork "tenant" not found.*default-network/,
   );
 });
+
+test("a network that asks for the right to attach is refused without it with code 104, on every path, and with code 11 when nobody can tell", async () => {
+  const asks = { "podnet.dev/access": "attach" };
+  const paths: readonly [string, readonly NetworkObject[], Record<string, string>][] = [
+    ["a list", [podNetwork("blue", asks)], { [own]: '[{"name":"blue"}]' }],
+    [
+      "an attachment object",
+      [podNetwork("blue", asks), attachment("app/fast", "blue")],
+      { [own]: '[{"attachmentName":"fast"}]' },
+    ],
+    ["the default network", [podNetwork("default", asks)], {}],
+    [
+      "the default network beside NADs",
+      [podNetwork("default", asks), nad("app/n")],
+      { [npwg]: "n" },
+    ],
+  ];
+  for (const [path, objects, annotations] of paths) {
+    const asked: string[] = [];
+    const answer = (fault: string | undefined) => ({
+      attachFault: async (network: string) => {
+        asked.push(network);
+        return fault;
+      },
+    });
+    assert.match(await outcome(objects, annotations, answer("no right")), /^104: .*no right/, path);
+    assert.doesNotMatch(await outcome(objects, annotations, answer(undefined)), /^\d+:/, path);
+    assert.equal(new Set(asked).size, 1, path);
+    assert.match(await outcome(objects, annotations), /^104: .*no cluster/, path);
+    const away = {
+      attachFault: async () => {
+        throw new CniError(11, "away");
+      },
+    };
+    assert.match(await outcome(objects, annotations, away), /^11: /, path);
+  }
+  const faulty = [podNetwork("blue", { "podnet.dev/access": "atach" })];
+  const allows = { attachFault: async () => undefined };
+  assert.match(await outcome(faulty, { [own]: '[{"name":"blue"}]' }, allows), /^104: .*"atach"/);
+});
