@@ -7,6 +7,7 @@ import { parse } from "yaml";
 import { ApiServer } from "../../helpers/apiserver.ts";
 import { Lab } from "../../helpers/lab.ts";
 import { part } from "../../helpers/parts.ts";
+import { policyCases, policyDefinition } from "../../helpers/policy-crd.ts";
 import { RunningProgram } from "../../helpers/process.ts";
 
 /** The CRDs with their rules in CEL on a current API server for custom resources; an older one beside it knows the users. */
@@ -181,4 +182,56 @@ test("providers follow the pattern (E-10)", () => {
     `acme.io/${"x".repeat(246)}`,
   ])
     assert.match(create(networks, "wrong", { provider }), /spec\.provider/, provider);
+});
+
+test("the policy on a node's token: its own pods' status annotations, and nothing else of a pod", async () => {
+  const made = raw("POST", crds, policyDefinition("conf/kustomize/default/node-policy.yaml"));
+  assert.equal(made.status, 0, made.stdout);
+  while (!conditionsOf(`${crds}/cases.policy.test`).includes("Established True")) await sleep(100);
+  const own = "podnet.dev/network-status";
+  const before = {
+    metadata: { annotations: { theirs: "1" }, labels: { app: "web" } },
+    spec: { nodeName: "node-a" },
+    status: { phase: "Running" },
+  };
+  const { metadata } = before;
+  const after = {
+    ...before,
+    metadata: { ...metadata, annotations: { theirs: "1", [own]: "[]" } },
+  };
+  const node = { "authentication.kubernetes.io/node-name": ["node-a"] };
+  const userInfo = { username: "system:serviceaccount:podnet-system:podnetd", extra: node };
+  let count = 0;
+  const judge = (change: { object?: object; oldObject?: object; userInfo?: object }): string => {
+    const request = { userInfo: change.userInfo ?? userInfo };
+    const spec = { object: after, oldObject: before, ...change, request };
+    const body = { apiVersion: "policy.test/v1", kind: "Case", metadata: { name: `c${++count}` } };
+    return outcome(raw("POST", policyCases, { ...body, spec }));
+  };
+  const notAnnotated = { ...before, metadata: { labels: metadata.labels } };
+  assert.equal(judge({}), "accepted");
+  assert.equal(judge({ oldObject: after, object: before }), "accepted", "its own one goes");
+  assert.equal(
+    judge({
+      oldObject: notAnnotated,
+      object: { ...before, metadata: { ...metadata, annotations: { [own]: "[]" } } },
+    }),
+    "accepted",
+  );
+  const others = /podnetd of node .*may write the status of its own pods only/;
+  const another = { ...userInfo, extra: { "authentication.kubernetes.io/node-name": ["node-b"] } };
+  assert.match(judge({ userInfo: another }), others);
+  assert.match(judge({ userInfo: { ...userInfo, extra: {} } }), others, "a token without a node");
+  const pending = { ...before, spec: {} };
+  assert.match(judge({ oldObject: pending }), others, "not scheduled");
+  const annotations = /may write its status annotations only/;
+  const changed = { ...metadata, annotations: { theirs: "2" } };
+  assert.match(judge({ object: { ...before, metadata: changed } }), annotations);
+  assert.match(judge({ object: notAnnotated }), annotations);
+  const rest = /neither a pod's status nor its labels/;
+  assert.match(judge({ object: { ...after, status: { phase: "Failed" } } }), rest);
+  const relabelled = { ...after, metadata: { ...after.metadata, labels: { app: "x" } } };
+  assert.match(judge({ object: relabelled }), rest);
+  const kubelet = { username: "system:node:node-b", extra: {} };
+  assert.equal(judge({ userInfo: kubelet, object: relabelled }), "accepted", "not its business");
 });

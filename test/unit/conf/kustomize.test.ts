@@ -167,7 +167,9 @@ function namedResources(...patterns: string[]): Set<string> {
       const plural = plurals.get(key);
       if (plural !== undefined) found.add(plural);
     }
-    for (const [, plural = ""] of text.matchAll(/\b(resourceclaims|resourceslices)\b/g))
+    for (const [, plural = ""] of text.matchAll(
+      /\b(resourceclaims|resourceslices|subjectaccessreviews)\b/g,
+    ))
       found.add(plural);
   }
   return found;
