@@ -13,6 +13,7 @@ import { CallsUnderway } from "./calls-underway.ts";
 import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
+import { restoreDevices } from "./lent-devices.ts";
 import type { Dispatch } from "./dispatch.ts";
 import { oldestPending } from "./doctor-pending.ts";
 import { History } from "./explain-history.ts";
@@ -76,6 +77,7 @@ export async function startDaemon(config: DaemonConfig, log: Log): Promise<Runni
   };
   if (to.installer !== undefined) registerInstallMetrics(to.metrics.registry, to.installer);
   if (observer !== undefined) cluster?.measure(to.metrics.registry, observer);
+  await restoreDevices(node);
   const pending = new PendingDetaches(node, to.metrics);
   pending.start();
   stack.defer(() => pending.stop());
@@ -255,7 +257,16 @@ async function serveAll(to: Dispatch, underway: Underway): Promise<Serving> {
     }
     servers.push(metrics);
   }
-  return { servers, keeper: keepSocket({ path: config.socket, open, servers, log }) };
+  return {
+    servers,
+    keeper: keepSocket({
+      path: config.socket,
+      open,
+      servers,
+      log,
+      lost: () => restoreDevices(to.node),
+    }),
+  };
 }
 
 /** Stops serving; false when something still goes on although it was told to end. */

@@ -13,10 +13,13 @@ export interface SocketKeeperOptions {
   /** All servers of the daemon; a new one is added. The old one stays: closing it would remove the new one's path. */
   readonly servers: Server[];
   readonly log: Log;
+  /** Called when the path was found missing: other files beside it may have gone as well. */
+  readonly lost?: () => Promise<void>;
 }
 
 /** Serves the socket anew when somebody has removed it or its folder: the daemon would run on and nobody could reach it. */
-export function keepSocket({ path, open, servers, log }: SocketKeeperOptions): Disposable {
+export function keepSocket(options: SocketKeeperOptions): Disposable {
+  const { path, open, servers, log, lost } = options;
   let looking = false;
   const look = async (): Promise<void> => {
     if (looking || existsSync(path)) return;
@@ -26,6 +29,7 @@ export function keepSocket({ path, open, servers, log }: SocketKeeperOptions): D
       await listenOnSocket(server, path);
       servers.push(server);
       log.warn({ socket: path }, "socket was removed, served anew");
+      await lost?.();
     } catch (error) {
       log.error({ socket: path, fault: errorText(error) }, "socket was removed, can't be served");
     } finally {

@@ -97,6 +97,11 @@ export function loadBorrowed(call: PluginCall): Borrowed | undefined {
   return state === undefined ? undefined : decode(schema, state, "state of a borrowed device");
 }
 
+/** As loadBorrowed, of any plugin's state; undefined also when it is about something else. */
+export function borrowedIn(state: JsonObject): Borrowed | undefined {
+  return schema.safeParse(state).data;
+}
+
 export async function saveBorrowed(call: PluginCall, borrowed: Borrowed): Promise<void> {
   // Through JSON, so that absent keys are absent and the value is what a later process reads.
   await call.state.save(JSON.parse(JSON.stringify(borrowed)) as JsonObject);
