@@ -1,8 +1,9 @@
-// Stands between podnetd and an API server: kube-proxy-child.ts PORT TARGET CA_FILE. What it does with requests is set by lines on
+// Stands between podnetd and an API server: kube-proxy-child.ts PORT TARGET CA_FILE [PAIR_FILE]. With a file of a certificate and its
+// key it speaks TLS, and reads the file again with each mode. What it does with requests is set by lines on
 // stdin: {"delay": ms, "status": n, "down": true, "drop": true, "expire": true, "cutAfter": n, "stay": true}.
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { request } from "node:https";
+import { createServer as createTlsServer, request } from "node:https";
 import { createInterface } from "node:readline";
 
 interface Mode {
@@ -21,7 +22,7 @@ interface Mode {
   readonly stay?: boolean;
 }
 
-const [, , port = "", target = "", caFile = ""] = process.argv;
+const [, , port = "", target = "", caFile = "", pairFile = ""] = process.argv;
 const ca = readFileSync(caFile);
 let mode: Mode = {};
 let writes = 0;
@@ -67,7 +68,12 @@ function cut(): void {
   process.stdout.write("cut\n");
 }
 
-const server = createServer((incoming, response) => {
+function pair(): { cert: string; key: string } {
+  const text = readFileSync(pairFile, "utf8");
+  return { cert: text, key: text };
+}
+
+function serve(incoming: IncomingMessage, response: ServerResponse): void {
   open.add(response);
   response.on("close", () => open.delete(response));
   const isWatch = incoming.url?.includes("watch=true") === true;
@@ -77,7 +83,10 @@ const server = createServer((incoming, response) => {
     answer(response, 403);
   else if (isWatch && mode.expire === true) answer(response, 410);
   else setTimeout(() => pass(incoming, response), mode.delay ?? 0);
-});
+}
+
+const tls = pairFile === "" ? undefined : createTlsServer(pair(), serve);
+const server = tls ?? createServer(serve);
 server.on("connection", (socket) => {
   socket.on("error", () => undefined);
   if (mode.down === true) socket.destroy();
@@ -86,6 +95,8 @@ server.on("connection", (socket) => {
 createInterface(process.stdin).on("line", (text) => {
   const { drop, ...next } = JSON.parse(text) as Mode & { readonly drop?: boolean };
   mode = next;
+  tls?.setSecureContext(pair());
+  if (mode.down === true) server.closeAllConnections();
   writes = 0;
   if (drop === true || mode.down === true) for (const response of open) response.destroy();
   process.stdout.write(`mode ${text}\n`);

@@ -21,22 +21,27 @@ export interface ProxyMode {
   readonly stay?: boolean;
 }
 
-/** A proxy between podnetd and the API server, for faults: `http://127.0.0.1:PORT` in the API server's namespace. */
+/**
+ * A proxy between podnetd and the API server, for faults: `http://127.0.0.1:PORT` in the API server's namespace, `https:` with a
+ * certificate.
+ */
 export class KubeProxy implements AsyncDisposable {
   readonly server: string;
   readonly #program: RunningProgram;
   #from = 0;
 
-  private constructor(api: ApiServer, port: number) {
-    this.server = `http://127.0.0.1:${port}`;
+  private constructor(api: ApiServer, port: number, pairFile: string | undefined) {
+    this.server = `${pairFile === undefined ? "http" : "https"}://127.0.0.1:${port}`;
     const script = join(import.meta.dirname, "kube-proxy-child.ts");
     const ca = join(api.folder, "api", "apiserver.crt");
-    const args = [String(port), "https://127.0.0.1:6443", ca];
+    const pair = pairFile === undefined ? [] : [pairFile];
+    const args = [String(port), api.server, ca, ...pair];
     this.#program = new RunningProgram("proxy", api.node, [process.execPath, script, ...args]);
   }
 
-  static async start(api: ApiServer, port = 8001): Promise<KubeProxy> {
-    const proxy = new KubeProxy(api, port);
+  /** `pairFile`: PEM of a certificate and its key, read again with each mode. */
+  static async start(api: ApiServer, port = 8001, pairFile?: string): Promise<KubeProxy> {
+    const proxy = new KubeProxy(api, port, pairFile);
     await proxy.#said("listening");
     return proxy;
   }

@@ -3,6 +3,7 @@ import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { issueServingPair, type ServingPair } from "../../../lib/kube/serving-pair.ts";
 import { tokens } from "../../helpers/apiserver.ts";
 import { Cluster, type TestPod } from "../../helpers/cluster.ts";
 import { KubeProxy } from "../../helpers/kube-proxy.ts";
@@ -185,6 +186,43 @@ test("the metrics tell of the watches, and of what is not written yet", async ()
     "a shut watch",
   );
   await proxy.set({});
+});
+
+test("a certificate of the API server that expired means a retriable error that says so, and recovery when it is renewed", async () => {
+  const day = 86_400_000;
+  const issue = async (now: number) =>
+    await issueServingPair({ names: ["localhost"], lifetime: day, now });
+  const [expired, good] = await Promise.all([issue(Date.now() - 2 * day), issue(Date.now())]);
+  const file = (name: string) => join(cluster.api.folder, name);
+  const use = ({ cert, key }: ServingPair) => writeFileSync(file("pair.pem"), cert + key);
+  writeFileSync(file("authorities.pem"), expired.ca + good.ca);
+  use(good);
+  await using tls = await KubeProxy.start(cluster.api, 8002, file("pair.pem"));
+  const kubeconfig = cluster.api.writeKubeconfig("tls", {
+    cluster: {
+      server: tls.server,
+      "certificate-authority": file("authorities.pem"),
+      // The certificate has no address.
+      "tls-server-name": "localhost",
+    },
+    user: { token: tokens.podnet },
+  });
+  await cluster.daemon.stop();
+  await cluster.startDaemon(kubeconfig);
+  const pod = cluster.pod("certified", blue);
+  await known(pod);
+  await tls.set({ down: true });
+  use(expired);
+  await tls.set({});
+  await cluster.must("ADD", pod);
+  const answer = await cluster.run("ADD", { ...cluster.pod("late", blue), name: "unheard-of" });
+  assert.equal(answer.json?.code, 11, answer.stdout);
+  assert.match(answer.json.msg, /certificate has expired/);
+  await cluster.must("DEL", pod);
+  await tls.set({ down: true });
+  use(good);
+  await tls.set({});
+  await recovers(cluster.pod("renewed", blue), "an ADD with the new certificate");
 });
 
 test("podnetd refuses to start with a cluster and without its node's name", async () => {
