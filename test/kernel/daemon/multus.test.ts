@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { cleanSoon } from "../../helpers/attached.ts";
 import { Daemon } from "../../helpers/daemon.ts";
 import { Lab, type Place } from "../../helpers/lab.ts";
 import { type Delegate, MultusLeftovers } from "../../helpers/multus-leftovers.ts";
@@ -134,7 +135,7 @@ for (const release of ["thin-3", "thick-4"] as const) {
     // The reference reads from the interface whose rules it deletes.
     pod.run("ip", "address", "add", address, "dev", "data0");
     await del(`pod-${release}`, pod.path);
-    leaks.assertClean();
+    await cleanSoon(leaks);
     assert.deepEqual([held(), multus.files(), records()], [[], [], []]);
     await del(`pod-${release}`, pod.path);
   });
@@ -167,7 +168,7 @@ test("delegates whose executables are gone fall to podnet's own types", async ()
   } finally {
     await own[Symbol.asyncDispose]();
   }
-  leaks.assertClean();
+  await cleanSoon(leaks);
   assert.deepEqual([held(), multus.files()], [[], []]);
 });
 
@@ -206,12 +207,12 @@ test("a pod older than any meta plugin: the runtime's own cache says what it has
   const at = { containerId: "ancient", netns: pod.path, ifName: "eth0", config: old };
   multus.writeResult("thin-3", { ...at, result: await multus.run("ADD", at) });
   await del("ancient", pod.path);
-  leaks.assertClean();
+  await cleanSoon(leaks);
   assert.deepEqual([held(), multus.files(), records()], [[], [], []]);
   const plain = delegate("default").config;
   await multus.run("ADD", { ...at, containerId: "bare", config: plain });
   await del("bare", pod.path);
-  leaks.assertClean();
+  await cleanSoon(leaks);
   assert.deepEqual(held(), []);
 });
 
@@ -277,7 +278,7 @@ test("a file that was cut off after any byte: DEL ends, everything that was atta
     assert.deepEqual([held(), multus.files(), records()], [[], [], []], `${length} bytes`);
     assert.ok(setAside().includes(id));
   }
-  leaks.assertClean();
+  await cleanSoon(leaks);
   assert.match(daemon.log, /Multus' cache is damaged/);
 });
 
