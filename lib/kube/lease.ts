@@ -33,6 +33,7 @@ export class Lease {
   readonly #options: LeaseOptions;
   #seen: Seen | undefined;
   #leading = false;
+  #fault: string | undefined;
 
   constructor(options: LeaseOptions) {
     this.#options = options;
@@ -100,18 +101,26 @@ export class Lease {
 
   /** Whether the lease is this process' after the attempt. */
   async #try(signal: AbortSignal): Promise<boolean> {
-    const { log } = this.#options;
     try {
       if (!this.#leading) await this.#read(signal);
       if (this.#seen !== undefined && this.#isOthers() && !this.#expired(this.#seen)) return false;
       await this.#write(signal, {});
+      this.#fault = undefined;
       return true;
     } catch (error) {
       if (signal.aborted) return false;
       if (isConflict(error)) await this.#read(signal).catch(() => undefined);
-      log.debug({ fault: errorText(error) }, "lease not taken");
+      this.#report(error);
       return false;
     }
+  }
+
+  /** Once for each fault, not for each attempt; that somebody was quicker is none. */
+  #report(error: unknown): void {
+    const fault = errorText(error);
+    if (isConflict(error) || fault === this.#fault) return;
+    this.#fault = fault;
+    this.#options.log.warn({ fault }, "lease can't be had");
   }
 
   #expired({ object, at }: Seen): boolean {
@@ -132,7 +141,7 @@ export class Lease {
   }
 
   get #timeout(): number {
-    return Math.max((this.#options.duration * 1000) / 3, 500);
+    return Math.max(Math.round((this.#options.duration * 1000) / 3), 500);
   }
 
   #see(object: unknown): void {
