@@ -196,6 +196,13 @@ export const ptpCases: readonly Case[] = [
   {
     ...ptp,
     outcome: "fails",
+    name: "a route to the subnet itself, which ptp makes",
+    config: { ipam: { ...v4, routes: [{ dst: "10.1.0.0/24", gw: "10.1.0.1" }] } },
+    keys: [],
+  },
+  {
+    ...ptp,
+    outcome: "fails",
     name: "an address without a gateway",
     config: { ipam: fixed(["10.1.0.2/24"]) },
     keys: [],
@@ -220,6 +227,14 @@ export const tapCases: readonly Case[] = [
     config: { owner: 0, group: 0 },
     steps: addAndDel,
     keys: ["owner", "group"],
+  },
+  {
+    ...tap,
+    outcome: "works",
+    name: "owner and group with mac and mtu",
+    config: { owner: 0, group: 0, mac: "0a:00:00:00:00:01", mtu: 1300 },
+    steps: addAndDel,
+    keys: [],
   },
   {
     ...tap,
