@@ -5,8 +5,6 @@ import {
   ftruncateSync,
   lstatSync,
   openSync,
-  readFileSync,
-  readSync,
   rmSync,
   statSync,
   utimesSync,
@@ -15,8 +13,7 @@ import {
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
-import { errorCode } from "../../lib/base/errors.ts";
-import { createFile, ensureDir } from "../../lib/base/files.ts";
+import { createFile, ensureDir, openPlainFile, readPlainFile } from "../../lib/base/files.ts";
 import { formatIp, type Ip, isIp, parseIp } from "../../lib/base/ip.ts";
 import { tryLock } from "../../lib/base/libc.ts";
 import { AddressIndex, addressOfFile } from "./address-index.ts";
@@ -126,9 +123,9 @@ export class LockedAddresses {
       .map(parseIp);
   }
 
-  /** Every address file with its owner, empty text for a file that was torn. */
+  /** Every address file with its owner, read now: empty text for a file that was torn. */
   entries(): readonly (readonly [file: string, owner: string])[] {
-    return this.#index.entries();
+    return this.#index.entries().map(([file]) => [file, readOwner(join(this.#path, file))]);
   }
 
   /**
@@ -157,11 +154,10 @@ export class LockedAddresses {
   /** The address that the range set gave out last. undefined: none, or the file makes no sense. */
   lastReserved(set: number): Ip | undefined {
     try {
-      const text = readFileSync(join(this.#path, `last_reserved_ip.${set}`), "utf8").trim();
+      const text = readPlainFile(join(this.#path, `last_reserved_ip.${set}`), longestText).trim();
       return isIp(text) ? parseIp(text) : undefined;
-    } catch (error) {
-      if (errorCode(error) === "ENOENT") return undefined;
-      throw error;
+    } catch {
+      return undefined;
     }
   }
 
@@ -177,7 +173,7 @@ export class LockedAddresses {
  * another one, and the text is only a hint where to look for a free one first.
  */
 function overwrite(path: string, text: string): void {
-  const fd = openSync(path, constants.O_CREAT | constants.O_WRONLY, 0o600);
+  const fd = openPlainFile(path, constants.O_WRONLY);
   try {
     const length = writeSync(fd, text, 0);
     if (fstatSync(fd).size > length) ftruncateSync(fd, length);
@@ -187,7 +183,11 @@ function overwrite(path: string, text: string): void {
 }
 
 async function takeLock(path: string, signal: AbortSignal): Promise<number> {
-  const fd = openSync(path, constants.O_CREAT | constants.O_RDONLY, 0o750);
+  const fd = openSync(
+    path,
+    constants.O_CREAT | constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW,
+    0o600,
+  );
   try {
     for (let pause = 1; !tryLock(fd); pause = Math.min(pause * 2, longestPauseMs)) {
       await setTimeout(pause, undefined, { signal });
@@ -228,15 +228,8 @@ async function readDirectory(path: string): Promise<AddressIndex> {
 /** The text of an address file. What can't be read, or is too long to be ours, has an owner that no attachment equals. */
 function readOwner(path: string): string {
   try {
-    const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-    try {
-      const bytes = Buffer.alloc(longestText + 1);
-      const length = readSync(fd, bytes);
-      if (length > longestText) return foreignOwner;
-      return bytes.toString("utf8", 0, length).trim();
-    } finally {
-      closeSync(fd);
-    }
+    const text = readPlainFile(path, longestText + 1);
+    return Buffer.byteLength(text) > longestText ? foreignOwner : text.trim();
   } catch {
     return foreignOwner;
   }

@@ -215,11 +215,20 @@ async function gc(
     directory.locked(call.signal, (files) => {
       for (const [file, owner] of files.entries()) {
         const ip = addressOfFile(file);
-        if (ip === undefined || owners.has(owner) || !isOwner(owner)) continue;
-        if (!mayBeInUse(call, formatIp(ip), owner)) files.release(ip, owner);
+        if (ip !== undefined && !owners.has(owner) && !isLeft(call, formatIp(ip), owner))
+          files.release(ip, owner);
       }
     }),
   );
+}
+
+/** Whether an address that no valid attachment has is left alone; noted then. */
+function isLeft(call: NetworkCall, address: string, owner: string): boolean {
+  if (isOwner(owner)) return mayBeInUse(call, address, owner);
+  // A damaged file, or somebody else's.
+  const why = "its file names no container: remove it if nobody uses the address";
+  call.liveness?.leave(`address ${address} of network ${call.network}`, why);
+  return true;
 }
 
 /** Whether a pod that is older than podnet, or whose record was lost, may have the address; noted then. */

@@ -1,10 +1,16 @@
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, renameSync } from "node:fs";
+import { existsSync, readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
-import { appendLine, ensurePrivateDir, removeFile, replaceFile } from "../../lib/base/files.ts";
+import {
+  appendLine,
+  ensurePrivateDir,
+  readPlainFile,
+  removeFile,
+  replaceFile,
+} from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { asFailure } from "./failure.ts";
 import { type RecordKey, type SandboxRecord, sandboxRecord } from "./record.ts";
@@ -12,6 +18,8 @@ import { type RecordKey, type SandboxRecord, sandboxRecord } from "./record.ts";
 const longestName = 200;
 /** Lines of a record's file, after which it is written anew with its last one alone. */
 const mostLines = 32;
+/** Bytes: far more than 32 lines of any record that fits an annotation's limits. */
+const longestFile = 1 << 28;
 /** So many calls are remembered that were given back. */
 const mostGivenBack = 4_096;
 
@@ -162,7 +170,7 @@ export class Store {
 
   #loadFile(path: string): void {
     try {
-      const lines = readFileSync(path, "utf8").split("\n");
+      const lines = readPlainFile(path, longestFile).split("\n");
       // What follows the last line break was cut off while it was written.
       const last = lines.at(-2);
       if (last === undefined) {

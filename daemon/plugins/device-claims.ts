@@ -1,10 +1,12 @@
-import { readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
+import { readdirSync, rmdirSync, rmSync } from "node:fs";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { createFile, ensureDir, replaceFile } from "../../lib/base/files.ts";
+import { createFile, ensureDir, readPlainFile, replaceFile } from "../../lib/base/files.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
+
+const longestClaim = 65_536;
 
 const claimSchema = z.object({
   /** PCI address, or what else names the device for as long as the node runs. */
@@ -77,7 +79,7 @@ export class DeviceClaims {
   read(key: string): DeviceClaim | undefined {
     let text: string;
     try {
-      text = readFileSync(this.#path(key), "utf8");
+      text = readPlainFile(this.#path(key), longestClaim);
     } catch (error) {
       if (errorCode(error) === "ENOENT") return undefined;
       throw error;

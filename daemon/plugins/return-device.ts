@@ -23,8 +23,13 @@ export async function returnDevice(
   reset?: (borrowed: Borrowed) => Promise<void>,
 ): Promise<void> {
   const borrowed = loadBorrowed(call);
-  if (borrowed === undefined || borrowed.returned) return;
+  if (borrowed === undefined) return;
   const claims = claimsOfNode();
+  if (borrowed.returned) {
+    // Ended right after it was written down: then the claim is all that is left.
+    claims.release(borrowed.key, call);
+    return;
+  }
   const isOurs = claims.isHeldBy(borrowed.key, call);
   if (isOurs) {
     claims.returning(borrowed.key, call);

@@ -1,11 +1,14 @@
 import {
   closeSync,
+  constants,
   fstatSync,
   ftruncateSync,
   linkSync,
   mkdirSync,
   openSync,
+  readSync,
   renameSync,
+  type Stats,
   statSync,
   unlinkSync,
   writeSync,
@@ -81,7 +84,7 @@ function removeIfPossible(path: string): void {
  * disk) leaves the file, or its absence, as it was.
  */
 export function appendLine(path: string, text: string): void {
-  const fd = openSync(path, "a", 0o600);
+  const fd = openPlainFile(path, constants.O_WRONLY | constants.O_APPEND);
   try {
     const { size } = fstatSync(fd);
     try {
@@ -94,6 +97,43 @@ export function appendLine(path: string, text: string): void {
   } finally {
     closeSync(fd);
   }
+}
+
+/**
+ * The text of a plain file, at most `limit` bytes of it. Throws for what is no plain file, by a link too: a pipe would hold the process for ever,
+ * and a link could lead to any file.
+ */
+export function readPlainFile(path: string, limit: number): string {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  try {
+    const { size } = requirePlain(path, fd);
+    const bytes = Buffer.alloc(Math.min(size, limit));
+    let length = 0;
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      read = readSync(fd, bytes, length, bytes.length - length, null);
+    return bytes.toString("utf8", 0, length);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Opens a plain file to be changed, and makes it (mode 0600) when there is none. As readPlainFile about what is none. The caller closes it. */
+export function openPlainFile(path: string, flags: number): number {
+  const safe = constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOFOLLOW;
+  const fd = openSync(path, flags | safe, 0o600);
+  try {
+    requirePlain(path, fd);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+function requirePlain(path: string, fd: number): Stats {
+  const stats = fstatSync(fd);
+  if (!stats.isFile()) throw new Error(`open "${path}": it is no plain file`);
+  return stats;
 }
 
 /** Removes a file; succeeds when there is none. */

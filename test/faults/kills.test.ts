@@ -42,6 +42,14 @@ for (const { name, networks } of attachmentKinds) {
   });
 }
 
+test("faults that once left something leave nothing", async () => {
+  // The claim on a device, when the daemon ended between writing down that it is back and ending the claim.
+  const networks = ["device"];
+  const expected = await rehearse(node, networks);
+  for (let point = 7; point <= expected.points.DEL; point += 1)
+    await play(node, { networks, verb: "DEL", point, aftermath: "same ids" }, expected);
+});
+
 type Points = Readonly<Record<FaultVerb, number>>;
 
 function* everyFault(networks: readonly unknown[], points: Points): Generator<Fault> {

@@ -101,6 +101,11 @@ export class ScenarioNode implements AsyncDisposable {
     }
   }
 
+  /** Where the executable "holder" is. */
+  get binDir(): string {
+    return join(this.#held, "..", "bin");
+  }
+
   /** A pod with a namespace of its own; `uid` where it is a further sandbox of a known pod. */
   pod(uid?: string): ScenarioPod {
     this.#made += 1;

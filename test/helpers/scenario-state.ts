@@ -181,6 +181,8 @@ export function isSame({ extra, missing }: Difference): boolean {
   return extra.length + missing.length === 0;
 }
 
+const mostLines = 40;
+
 /** The difference as people read it: a row a line, `+` for what should not be there, `-` for what should. */
 export function differenceTable({ extra, missing }: Difference): string {
   const lines = [
@@ -188,9 +190,11 @@ export function differenceTable({ extra, missing }: Difference): string {
     ...missing.map((row) => ["-", row] as const),
   ];
   const width = Math.max(...lines.map(([, { kind }]) => kind.length));
-  return lines
-    .map(([sign, { kind, text }]) => `${sign} ${kind.padEnd(width)} | ${text}`)
-    .join("\n");
+  const more = lines.length > mostLines ? [`... and ${lines.length - mostLines} more`] : [];
+  const shown = lines
+    .slice(0, mostLines)
+    .map(([sign, { kind, text }]) => `${sign} ${kind.padEnd(width)} | ${text}`);
+  return [...shown, ...more].join("\n");
 }
 
 /** The size of a file, and 0 for none. */

@@ -104,6 +104,7 @@ class Scene {
   readonly #pod: ScenarioPod;
   /** Ends when a daemon that is to be killed again was, and is up. */
   #revived: Promise<void> | undefined;
+  #kills = 0;
   readonly #over = new AbortController();
 
   constructor(node: ScenarioNode, fault: Fault, expected: Expected) {
@@ -139,17 +140,16 @@ class Scene {
     }
     const waits = this.#fault.aftermath === "the stub repeats";
     if (!waits) runtime.abort();
-    let kills = 1 + (await this.#node.recover(this.#fault.again));
+    this.#kills = 1 + (await this.#node.recover(this.#fault.again));
     if (this.#fault.again !== undefined) {
       this.#revived = this.#node.revive(this.#over.signal, () => {
-        kills += 1;
+        this.#kills += 1;
       });
     }
-    if (waits) await this.#revivedOr(call);
     const answer = await call;
     if (waits && answer.status !== 0) throw new Error(`the repeated call failed: ${answer.stdout}`);
     await this.#follow();
-    return kills;
+    return this.#kills;
   }
 
   #begin(point: number, signal: AbortSignal) {
@@ -191,15 +191,12 @@ class Scene {
     try {
       await work();
     } catch (error) {
-      if (!(await this.#revivedOr(sleep(500)))) throw error;
+      // The stub tells of it a moment before the kernel does.
+      await sleep(300);
+      if (this.#kills < 2) throw error;
+      await this.#revived;
       await work();
     }
-  }
-
-  /** Whether the daemon was killed again, and is up, before that ended. */
-  async #revivedOr(other: Promise<unknown>): Promise<boolean> {
-    if (this.#revived === undefined) return false;
-    return await Promise.race([this.#revived.then(() => true), other.then(() => false)]);
   }
 
   async #repeat(): Promise<void> {
