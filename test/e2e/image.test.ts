@@ -12,7 +12,7 @@ import { MountedNode } from "../helpers/mounts.ts";
 import { part } from "../helpers/parts.ts";
 import { mustRunPlugin, type PluginRun, runPlugin } from "../helpers/plugin-call.ts";
 
-const image = "localhost/podnet:test";
+const { image } = daemonSet().spec.template.spec.containers[0];
 const socket = "/run/podnet/podnetd.sock";
 
 let stack: AsyncDisposableStack;
@@ -72,10 +72,7 @@ function writeConfig(): void {
 }
 
 before(async () => {
-  const done = spawnSync("conf/build/image.sh", [], {
-    env: { ...process.env, IMAGE: image },
-    encoding: "utf8",
-  });
+  const done = spawnSync("conf/build/image.sh", [], { encoding: "utf8" });
   assert.equal(done.status, 0, done.stderr);
   stack = new AsyncDisposableStack();
   lab = stack.use(new Lab());
@@ -118,19 +115,13 @@ after(async () => {
 
 interface Agent extends AsyncDisposable {
   readonly log: () => string;
-  readonly id: string;
 }
 
-/** Runs the DaemonSet's container as kubelet would, and waits for its readiness. */
-async function startAgent(without: readonly string[] = []): Promise<Agent> {
+/** Runs one container in a pod on the node's network, and waits until its log has the text. */
+async function runContainer(name: string, config: object, text: string): Promise<Agent> {
   const logs = lab.folder();
   const sandbox = {
-    metadata: {
-      name: "podnetd",
-      uid: `uid-${without.join("-")}`,
-      namespace: "podnet-system",
-      attempt: 0,
-    },
+    metadata: { name, uid: `uid-${name}`, namespace: "podnet-system", attempt: 0 },
     log_directory: logs,
     linux: {
       cgroup_parent: `/${node.name}`,
@@ -138,26 +129,31 @@ async function startAgent(without: readonly string[] = []): Promise<Agent> {
     },
   };
   const { pod_sandbox_id } = await containerd.cri("RunPodSandbox", { config: sandbox });
-  const config = agentContainer({ image, config: folder, without, logPath: "podnetd.log" });
   const { container_id } = await containerd.cri("CreateContainer", {
     pod_sandbox_id,
-    config,
+    config: { log_path: "log", ...config },
     sandbox_config: sandbox,
   });
   await containerd.cri("StartContainer", { container_id });
-  const file = join(logs, "podnetd.log");
+  const file = join(logs, "log");
   const log = () => (existsSync(file) ? readFileSync(file, "utf8") : "");
   const remove = async () => {
     await containerd.cri("StopContainer", { container_id, timeout: 20 });
     await containerd.cri("StopPodSandbox", { pod_sandbox_id });
     await containerd.cri("RemovePodSandbox", { pod_sandbox_id });
   };
-  for (const until = Date.now() + 30_000; !log().includes('"msg":"ready"'); await sleep(50)) {
+  for (const until = Date.now() + 30_000; !log().includes(text); await sleep(50)) {
     if (Date.now() < until) continue;
     await remove();
-    throw new Error(`podnetd is not ready in its container:\n${log()}`);
+    throw new Error(`"${name}" did not say ${text}:\n${log()}`);
   }
-  return { log, id: container_id, [Symbol.asyncDispose]: remove };
+  return { log, [Symbol.asyncDispose]: remove };
+}
+
+/** Runs the DaemonSet's container as kubelet would, and waits until it serves. */
+async function startAgent(without: readonly string[] = []): Promise<Agent> {
+  const config = agentContainer({ image, config: folder, without });
+  return await runContainer(["podnetd", ...without].join("-"), config, '"msg":"ready"');
 }
 
 async function installed(agent: Agent): Promise<void> {
@@ -249,5 +245,28 @@ for (const capability of daemonSet().spec.template.spec.containers[0].securityCo
     const loss = await lossWithout(capability);
     assert.notEqual(loss, undefined);
     context.diagnostic(String(loss).slice(0, 300));
+  });
+}
+
+for (const program of ["podnetctl", "podnet-controller"]) {
+  test(`image: ${program} starts as nobody, without capabilities, with nothing that it can write`, async () => {
+    const config = {
+      metadata: { name: program, attempt: 0 },
+      image: { image },
+      command: [program, "--help"],
+      linux: {
+        security_context: {
+          capabilities: { drop_capabilities: ["ALL"] },
+          namespace_options: { network: "NODE", pid: "CONTAINER" },
+          run_as_user: { value: 65_532 },
+          run_as_group: { value: 65_532 },
+          readonly_rootfs: true,
+          no_new_privs: true,
+          seccomp: { profile_type: "RuntimeDefault" },
+        },
+      },
+    };
+    await using container = await runContainer(program, config, "Usage:");
+    assert.match(container.log(), new RegExp(`Usage: ${program}`));
   });
 }

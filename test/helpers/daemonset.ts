@@ -24,11 +24,10 @@ export interface AgentOptions {
   readonly config: string;
   /** Without these capabilities. */
   readonly without?: readonly string[];
-  readonly logPath: string;
 }
 
 /** The CRI's ContainerConfig that kubelet makes of the DaemonSet's container. */
-export function agentContainer({ image, config, without = [], logPath }: AgentOptions): Message {
+export function agentContainer({ image, config, without = [] }: AgentOptions): Message {
   const { spec } = daemonSet().spec.template;
   const [container] = spec.containers;
   const { securityContext, resources } = container;
@@ -42,7 +41,6 @@ export function agentContainer({ image, config, without = [], logPath }: AgentOp
     image: { image },
     command: container.command,
     envs: [{ key: "NODE_NAME", value: Buffer.from("node-a") }],
-    log_path: logPath,
     mounts: container.volumeMounts.map((mount: Message) => ({
       host_path: hostPath(mount.name),
       container_path: mount.mountPath,
