@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { errorCode } from "../../lib/base/errors.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
@@ -91,11 +92,12 @@ async function add(call: PluginCall): Promise<CniResult> {
   const veth = await requireHostEnd(call);
   using control = TrafficControl.open(call.host.netns);
   try {
-    if (limits.ingress !== undefined) await control.addTokenBucket(veth.index, limits.ingress);
+    if (limits.ingress !== undefined)
+      await shape(call, control, { direction: "ingress", link: veth, bucket: limits.ingress });
     if (limits.egress === undefined) return result;
     const ifb = await addIfb(call, veth);
     await control.addRedirect(veth.index, ifb.index);
-    await control.addTokenBucket(ifb.index, limits.egress);
+    await shape(call, control, { direction: "egress", link: ifb, bucket: limits.egress });
     const { name, mac } = ifb;
     return {
       ...result,
@@ -106,6 +108,29 @@ async function add(call: PluginCall): Promise<CniResult> {
       error,
       cniCode.ioFailure,
       `limit bandwidth of interface "${call.ifName}" of network "${call.network}"`,
+    );
+  }
+}
+
+/** The kernel says EINVAL for a burst that is over before its clock has ticked. */
+async function shape(
+  call: PluginCall,
+  control: TrafficControl,
+  to: {
+    readonly direction: "ingress" | "egress";
+    readonly link: Link;
+    readonly bucket: TokenBucket;
+  },
+): Promise<void> {
+  const { direction, link, bucket } = to;
+  try {
+    await control.addTokenBucket(link.index, bucket);
+  } catch (error) {
+    if (errorCode(error) !== "EINVAL") throw error;
+    throw new CniError(
+      cniCode.invalidNetworkConfig,
+      `limit bandwidth of network "${call.network}": ${direction}Burst ${bucket.burst * 8} is too small for ${direction}Rate ${bucket.rate * 8}: must be at least what the rate brings in some microseconds`,
+      { cause: error },
     );
   }
 }

@@ -189,3 +189,13 @@ test("bandwidth: wrong values and interfaces that are no veth pair are refused",
   pod.run("ip", "link", "set", "eth0", "name", "other");
   await assert.rejects(attached.add(), { code: 7, message: /no veth pair/ });
 });
+
+test("bandwidth: a burst that is too small for its rate is refused by key, in each direction", async () => {
+  for (const direction of ["ingress", "egress"]) {
+    const config = { [`${direction}Rate`]: 1_000_000_000_000, [`${direction}Burst`]: 8 };
+    await assert.rejects(attach(config).add(), {
+      code: 7,
+      message: new RegExp(`${direction}Burst 8 is too small for ${direction}Rate 1000000000000`),
+    });
+  }
+});

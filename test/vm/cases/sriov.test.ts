@@ -264,6 +264,63 @@ test("sriov: what igb refuses is named, and the VF is as before", async () => {
   assert.deepEqual(withoutTimes(snapshot(0)), before);
 });
 
+test("sriov: a GUID of InfiniBand is refused on an Ethernet card, and a VF that the admin changed is a drift", async () => {
+  const pod = lab.pod();
+  const before = withoutTimes(snapshot(0));
+  await assert.rejects(
+    attachment(pod, 0, { runtimeConfig: { infinibandGUID: "02:00:00:00:00:00:00:01" } }).add(),
+    { code: cniCode.capabilityUnsupported, message: /physical function "eth0" is an Ethernet/ },
+  );
+  const attached = attachment(pod, 0);
+  await attached.add();
+  await attached.check();
+  for (const [set, back, says] of [
+    ["vlan 7", "vlan 0", /vlan is 7, not 0/],
+    ["trust on", "trust off", /trust is true, not false/],
+    ["spoofchk off", "spoofchk on", /spoofCheck is false, not true/],
+    ["max_tx_rate 50", "max_tx_rate 0", /maxTxRate is 50, not 0/],
+  ] as const) {
+    sh(`ip link set ${pf} vf 0 ${set}`);
+    await assert.rejects(attached.check(), { message: says });
+    sh(`ip link set ${pf} vf 0 ${back}`);
+  }
+  await attached.del();
+  assert.deepEqual(withoutTimes(snapshot(0)), before);
+});
+
+test("sriov: VF 0 gets another random hardware address whenever the card is reset; a pod's own address stays its own", async () => {
+  const pod = lab.pod();
+  const attached = attachment(pod, 0, { config: { mac: "02:00:00:00:05:09" } });
+  await attached.add();
+  assert.match(pod.run("ip", "link", "show", "eth0"), /02:00:00:00:05:09/);
+  // The physical function goes down and comes back while the pod has the VF.
+  sh(`ip link set ${pf} down`);
+  sh(`ip link set ${pf} up`);
+  await eventually(
+    "the carrier",
+    () => readFileSync(`/sys/class/net/${pf}/carrier`, "utf8").trim() === "1",
+  );
+  await attached.check();
+  assert.match(sh(`ip -d link show ${pf}`), /vf 0 .*02:00:00:00:05:09/);
+  await attached.del();
+});
+
+test("sriov: a card that takes its VFs away while a pod has one leaves a DEL that succeeds, and a VF that can be given again", async () => {
+  const pod = lab.pod();
+  const attached = attachment(pod, 1);
+  await attached.add();
+  const numVfs = `/sys/class/net/${pf}/device/sriov_numvfs`;
+  sh(`echo 0 >${numVfs}`);
+  await assert.rejects(attached.check(), { name: "CniError" });
+  await attached.del();
+  sh(`echo 3 >${numVfs}`);
+  await eventually("the interface", () => netdev(1) !== "");
+  const next = attachment(lab.pod(), 1);
+  await next.add();
+  await next.check();
+  await next.del();
+});
+
 test("host-device: a VF by deviceID, pciBusID or kernelpath, and back as it was", async () => {
   const pod = lab.pod();
   const before = withoutTimes(snapshot(0));
