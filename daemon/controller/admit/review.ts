@@ -75,6 +75,8 @@ export interface Verdict {
     readonly code: 403 | 422;
     readonly reason: "Forbidden" | "Invalid";
     readonly message: string;
+    /** The faults one by one: kubectl shows these of an invalid object, and not the message. */
+    readonly faults?: readonly Fault[];
   };
   /** Shown to whoever made the request. */
   readonly warnings?: readonly string[];
@@ -93,7 +95,10 @@ const mostFaults = 500;
 export function invalid(faults: readonly Fault[]): Verdict {
   const shown = faults.slice(0, mostFaults).map(formatFault);
   if (faults.length > shown.length) shown.push(`and ${faults.length - shown.length} more`);
-  return { refusal: { code: 422, reason: "Invalid", message: shown.join("; ") } };
+  const message = shown.join("; ");
+  return {
+    refusal: { code: 422, reason: "Invalid", message, faults: faults.slice(0, mostFaults) },
+  };
 }
 
 /** Refuses what somebody may not do. */
@@ -101,8 +106,8 @@ export function forbidden(messages: readonly string[]): Verdict {
   return { refusal: { code: 403, reason: "Forbidden", message: messages.join("; ") } };
 }
 
-/** The AdmissionReview to answer with. */
-export function encodeReview(uid: string, verdict: Verdict): string {
+/** The AdmissionReview to answer a request with. */
+export function encodeReview(request: AdmissionRequest, verdict: Verdict): string {
   const { refusal, warnings = [], patch = [] } = verdict;
   const shown = warnings
     .slice(0, mostWarnings)
@@ -110,9 +115,9 @@ export function encodeReview(uid: string, verdict: Verdict): string {
       text.length > longestWarning ? `${text.slice(0, longestWarning - 3)}...` : text,
     );
   const response = {
-    uid,
+    uid: request.uid,
     allowed: refusal === undefined,
-    ...(refusal === undefined ? {} : { status: { status: "Failure", ...refusal } }),
+    ...(refusal === undefined ? {} : { status: statusOf(request, refusal) }),
     ...(shown.length === 0 ? {} : { warnings: shown }),
     ...(refusal !== undefined || patch.length === 0
       ? {}
@@ -122,4 +127,19 @@ export function encodeReview(uid: string, verdict: Verdict): string {
         }),
   };
   return JSON.stringify({ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response });
+}
+
+/** A metav1.Status. */
+function statusOf(
+  { kind, group, name }: AdmissionRequest,
+  { code, reason, message, faults }: NonNullable<Verdict["refusal"]>,
+): object {
+  const causes = (faults ?? []).map((fault) => ({
+    reason: "FieldValueInvalid",
+    field: fault.path,
+    message: fault.message,
+  }));
+  const details = { kind, group, name: name === "" ? "(to be named)" : name, causes };
+  const more = faults === undefined ? {} : { details };
+  return { status: "Failure", code, reason, message, ...more };
 }

@@ -105,7 +105,7 @@ export class AdmissionServer implements AsyncDisposable {
     await this.#budget.read(message, async (body) => {
       const request = decodeReview(parse(body));
       const verdict = await this.#handlers.decide(kind, request);
-      send(response, 200, encodeReview(request.uid, verdict));
+      send(response, 200, encodeReview(request, verdict));
     });
   }
 

@@ -350,7 +350,12 @@ test("pods of any shape are answered", async () => {
 
 test("the answer has the uid, a patch in base64, and no more warnings than a server takes", () => {
   const patch = [{ op: "add", path: "/a", value: 1 }] as const;
-  const read = (verdict: Verdict) => JSON.parse(encodeReview("u1", verdict)).response;
+  const request = decodeReview({
+    apiVersion: "admission.k8s.io/v1",
+    kind: "AdmissionReview",
+    request: { uid: "u1", operation: "CREATE", kind: { group: "", kind: "Pod" }, name: "p" },
+  });
+  const read = (verdict: Verdict) => JSON.parse(encodeReview(request, verdict)).response;
   const answer = read({ patch, warnings: Array.from({ length: 20 }, () => "w".repeat(300)) });
   assert.equal(answer.uid, "u1");
   assert.equal(answer.allowed, true);
@@ -358,13 +363,13 @@ test("the answer has the uid, a patch in base64, and no more warnings than a ser
   assert.deepEqual(JSON.parse(Buffer.from(answer.patch, "base64").toString()), patch);
   assert.equal(answer.warnings.length, 10);
   assert.equal(answer.warnings[0].length, 256);
-  const refusal = { code: 422, reason: "Invalid", message: "no" } as const;
-  const refused = read({ patch, refusal });
-  assert.deepEqual(refused, {
-    uid: "u1",
-    allowed: false,
-    status: { status: "Failure", ...refusal },
-  });
+  const refusal = { code: 422, reason: "Invalid", message: "a: no" } as const;
+  const faults = [{ path: "a", message: "no" }];
+  const refused = read({ patch, refusal: { ...refusal, faults } });
+  const causes = [{ reason: "FieldValueInvalid", field: "a", message: "no" }];
+  const details = { kind: "Pod", group: "", name: "p", causes };
+  const status = { status: "Failure", ...refusal, details };
+  assert.deepEqual(refused, { uid: "u1", allowed: false, status });
 });
 
 test("scheduling gates are known from the server's version, providers' spellings included", () => {
