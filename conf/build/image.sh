@@ -32,6 +32,9 @@ libraries() {
 libraries
 libraries=$dir
 
+# Tests that run side by side may all want it.
+exec 7>dist/.podnet-image.lock
+flock 7
 inputs=$(find dist/lib dist/bin/podnet dist/bin/podnetd dist/bin/podnetctl dist/bin/podnet-controller conf/build/image.sh -type f | LC_ALL=C sort)
 key=$({ xargs -d '\n' sha256sum <<<"$inputs"; echo "$image"; cat "$libraries/versions"; } | sha256sum | cut -c1-16)
 stamp=dist/.podnet-image.key
