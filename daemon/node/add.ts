@@ -96,8 +96,10 @@ async function adopt(
 }
 
 async function inPlace(record: SandboxRecord, sandbox: OpenSandbox): Promise<boolean> {
-  for (const { ifName } of record.attachments) {
-    if ((await sandbox.rtnl.getLink({ name: ifName })) === undefined) return false;
+  for (const { ifName, result } of record.attachments) {
+    // A plugin need not make an interface.
+    const isMade = result?.interfaces.some(({ name, sandbox: at }) => name === ifName && at);
+    if (isMade && (await sandbox.rtnl.getLink({ name: ifName })) === undefined) return false;
   }
   return true;
 }

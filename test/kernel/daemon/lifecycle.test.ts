@@ -72,6 +72,13 @@ test("a daemon that is killed and started again knows what is attached: same ans
   assert.equal(node.records().length, 1);
 });
 
+test("a repeated ADD of a network that makes no interface gets the same answer", async () => {
+  const pod = node.sandbox("invisible");
+  const first = await node.must("ADD", pod, { networks: ["blue", "stubborn"] });
+  assert.deepEqual(await node.must("ADD", pod, { networks: ["blue", "stubborn"] }), first);
+  await node.must("DEL", pod);
+});
+
 test("a DEL while the daemon is away fails so that the runtime comes again, and then succeeds", async () => {
   const pod = node.sandbox("away");
   await node.must("ADD", pod, { networks: ["red"] });
