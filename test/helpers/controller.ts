@@ -16,12 +16,20 @@ const main = join(import.meta.dirname, "../../cmd/podnet-controller/main.ts");
 export class ControllerProcess implements AsyncDisposable {
   readonly #program: RunningProgram;
 
-  /** `server`: in place of the API server itself, as a proxy's. */
-  constructor(api: ApiServer, flags: readonly string[] = [], server = api.server) {
-    const kubeconfig = api.kubeconfig("controller", server);
+  /** `server`: in place of the API server itself, as a proxy's. `program`: in place of the source. */
+  constructor(
+    api: ApiServer,
+    flags: readonly string[] = [],
+    of: { readonly server?: string; readonly program?: string } = {},
+  ) {
+    const kubeconfig = api.kubeconfig("controller", of.server ?? api.server);
     const own = ["--kubeconfig", kubeconfig, "--metrics", "off", "--log-level", "debug"];
-    const command = [process.execPath, main, ...own, ...flags];
-    this.#program = new RunningProgram("podnet-controller", api.node, command);
+    const program = of.program === undefined ? [process.execPath, main] : [of.program];
+    this.#program = new RunningProgram("podnet-controller", api.node, [
+      ...program,
+      ...own,
+      ...flags,
+    ]);
   }
 
   get log(): string {

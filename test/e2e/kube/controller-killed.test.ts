@@ -126,7 +126,7 @@ async function cleanUp(): Promise<void> {
   await at.api.delete("network-attachment-definitions app/cfg");
 }
 
-const start = () => new ControllerProcess(at.server, ["--no-leader-elect"], proxy.server);
+const start = () => new ControllerProcess(at.server, ["--no-leader-elect"], proxy);
 
 /** Runs a scenario, cut after the n-th write; false when it has fewer. */
 async function run(

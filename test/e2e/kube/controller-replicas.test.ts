@@ -72,7 +72,7 @@ test("the leader is killed in the middle of a deletion: the other one finishes i
 });
 
 test("a leader that the API server can't hear stops by itself before another one leads", async () => {
-  await using first = new ControllerProcess(at.server, flags, proxy.server);
+  await using first = new ControllerProcess(at.server, flags, proxy);
   await led(first);
   await using second = new ControllerProcess(at.server, flags);
   await second.said('"ready"');
