@@ -1,4 +1,4 @@
-// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare,types] [--types NAME,...] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
+// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare,types,kube] [--types NAME,...] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
 // Prints a table and writes JSON. Compare ratios: absolute times are this machine's, under the load that is quoted.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
@@ -16,6 +16,7 @@ import {
   versionCase,
 } from "./cases.ts";
 import { Field } from "./field.ts";
+import { kubeCase } from "./kube.ts";
 import { typesCase } from "./types.ts";
 
 const { values } = parseArgs({
@@ -42,8 +43,11 @@ const steps: [string, () => Promise<Line[]> | Line[]][] = [
   ["burst", () => burstCase(field, effort)],
   ["bare", () => bareCase(field, lines)],
   ["types", () => typesCase(lab, effort, types)],
+  // The first run builds Kubernetes, for minutes: only where it is asked for.
+  ["kube", () => kubeCase(effort)],
 ];
-const wanted = new Set(only === "" ? steps.map(([name]) => name) : only.split(","));
+const usual = steps.map(([name]) => name).filter((name) => name !== "kube");
+const wanted = new Set(only === "" ? usual : only.split(","));
 for (const [name, step] of steps.filter(([one]) => wanted.has(one))) {
   process.stderr.write(`bench: ${name}\n`);
   lines.push(...(await step()));
