@@ -8,9 +8,16 @@ import { type AdmissionKind, admissionPaths } from "./admit.ts";
 import { BodyBudget, BodyError } from "./body.ts";
 import { type AdmissionRequest, decodeReview, encodeReview, type Verdict } from "./review.ts";
 
-/** Milliseconds that a caller may take for its TLS handshake, for its whole request, and be silent between two. */
-const handshakeTimeout = 5_000;
-const requestTimeout = 10_000;
+/** Milliseconds that a caller may take. */
+export interface AdmissionPatience {
+  /** For its TLS handshake. */
+  readonly handshake: number;
+  /** For sending one request. */
+  readonly request: number;
+}
+
+const usualPatience: AdmissionPatience = { handshake: 5_000, request: 10_000 };
+/** Milliseconds that a caller may be silent between two requests. */
 const keepAliveTimeout = 90_000;
 const mostConnections = 1_024;
 
@@ -41,14 +48,14 @@ export class AdmissionServer implements AsyncDisposable {
   readonly #budget = new BodyBudget();
   readonly #server: Server;
 
-  constructor(handlers: AdmissionHandlers) {
+  constructor(handlers: AdmissionHandlers, patience = usualPatience) {
     this.#handlers = handlers;
     const options = {
-      handshakeTimeout,
-      requestTimeout,
-      headersTimeout: requestTimeout,
+      handshakeTimeout: patience.handshake,
+      requestTimeout: patience.request,
+      headersTimeout: patience.request,
       keepAliveTimeout,
-      connectionsCheckingInterval: 1_000,
+      connectionsCheckingInterval: Math.min(1_000, patience.request),
     };
     this.#server = createServer(options, (message, response) => {
       this.#serve(message, response).catch((error: unknown) => this.#refuse(response, error));
