@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { formatCidr, networkOf, parseCidr } from "../../lib/base/ip.ts";
+import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
@@ -79,8 +80,10 @@ async function add(call: PluginCall): Promise<CniResult> {
       dns: Object.keys(dns).length > 0 ? dns : addresses.dns,
     };
     await configureInterface(call, sandbox, { link: pod, setup: { result, index: 1 } });
-    for (const pair of pairs) await routeByGateway(sandbox, pod, pair);
-    for (const pair of pairs) await setUpNodeEnd(call, node, pair);
+    await together([
+      ...pairs.map((pair) => routeByGateway(sandbox, pod, pair)),
+      ...pairs.map((pair) => setUpNodeEnd(call, node, pair)),
+    ]);
     if (config.ipMasq)
       await addMasquerade(
         call,
@@ -126,17 +129,19 @@ async function makePair(
   await call.state.save(madeLinkState(index));
   const name = `veth${index.toString(16)}`;
   const mtu = config.mtu === undefined ? {} : { mtu: config.mtu };
-  await call.host.createLink({
-    name,
-    index,
-    up: true,
-    ...mtu,
-    data: { kind: "veth", peer: { name: call.ifName, netnsFd: sandbox.netns.fd, ...mtu } },
-  });
+  const [, node] = await together([
+    call.host.createLink({
+      name,
+      index,
+      up: true,
+      ...mtu,
+      data: { kind: "veth", peer: { name: call.ifName, netnsFd: sandbox.netns.fd, ...mtu } },
+    }),
+    requireLink(call.host, { index, name }),
+  ]);
   // The node's end takes no addresses from router advertisements of the pod.
   const acceptRa = `net/ipv6/conf/${name}/accept_ra`;
   writeSysctls(undefined, [{ path: acceptRa, value: "0", optional: true }]);
-  const node = await requireLink(call.host, { index, name });
   const pod = await requireLink(sandbox.rtnl, { index: node.link ?? 0, name: call.ifName });
   return { node, pod };
 }
@@ -154,30 +159,35 @@ async function routeByGateway(sandbox: Sandbox, pod: Link, pair: Pair): Promise<
   const subnet = formatCidr(networkOf(parseCidr(pair.address)));
   const source = withoutPrefix(pair.address);
   const { rtnl } = sandbox;
-  await rtnl.deleteRoute({ destination: subnet, index: pod.index });
-  await rtnl.addRoute({
-    destination: hostPrefix(pair.gateway),
-    index: pod.index,
-    scope: scope.link,
-    source,
-  });
-  await rtnl.addRoute({
-    destination: subnet,
-    gateway: pair.gateway,
-    index: pod.index,
-    scope: scope.universe,
-    source,
-  });
+  // They reach the kernel in this order.
+  await together([
+    rtnl.deleteRoute({ destination: subnet, index: pod.index }),
+    rtnl.addRoute({
+      destination: hostPrefix(pair.gateway),
+      index: pod.index,
+      scope: scope.link,
+      source,
+    }),
+    rtnl.addRoute({
+      destination: subnet,
+      gateway: pair.gateway,
+      index: pod.index,
+      scope: scope.universe,
+      source,
+    }),
+  ]);
 }
 
 async function setUpNodeEnd(call: PluginCall, node: Link, pair: Pair): Promise<void> {
-  await call.host.addAddress({ index: node.index, address: hostPrefix(pair.gateway) });
   const route = {
     destination: hostPrefix(withoutPrefix(pair.address)),
     index: node.index,
     scope: scope.host,
   };
-  await call.host.addRoute(route);
+  await together([
+    call.host.addAddress({ index: node.index, address: hostPrefix(pair.gateway) }),
+    call.host.addRoute(route),
+  ]);
 }
 
 async function del(call: PluginCall): Promise<void> {
@@ -207,7 +217,6 @@ async function check(call: PluginCall): Promise<void> {
   await call.ipam?.check();
   if (link.kind !== "veth") throw drift(call, `interface "${link.name}": it is not a veth`);
   await checkNodeEnd(call, result);
-  await checkByGateway(call, sandbox, { pod: link, result });
   if (decodePtp(call).ipMasq) {
     const own = result.ips.filter(
       (ip) => result.interfaces[ip.interface ?? -1]?.name === link.name,
@@ -218,6 +227,7 @@ async function check(call: PluginCall): Promise<void> {
     );
   }
   await checkInterface(call, sandbox, { link, result });
+  await checkByGateway(call, sandbox, { pod: link, result });
 }
 
 /** The pod's subnets are still reached by way of the node, and nothing else is on the link. */
