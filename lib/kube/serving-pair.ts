@@ -1,11 +1,4 @@
-import { createPrivateKey, randomBytes, webcrypto, X509Certificate } from "node:crypto";
-// First: the package below does not load without it.
-import "./reflect-metadata.ts";
-
-const curve = { name: "ECDSA", namedCurve: "P-256" } as const;
-const signing = { name: "ECDSA", hash: "SHA-256" } as const;
-/** Milliseconds before now from which a certificate counts: the clocks of a cluster differ. */
-const backdated = 3_600_000;
+import { createPrivateKey, X509Certificate } from "node:crypto";
 
 /** A server's certificate with its key, and the authority that signed it; PEM. */
 export interface ServingPair {
@@ -27,72 +20,10 @@ export interface PairOptions {
  * Makes a certificate (ECDSA P-256) and an authority that signs it and nothing else: its private key is gone when this returns, so that
  * nobody who reads the server's key can sign for another name.
  */
-export async function issueServingPair({
-  names,
-  lifetime,
-  now,
-}: PairOptions): Promise<ServingPair> {
+export async function issueServingPair(options: PairOptions): Promise<ServingPair> {
   // 18 MB of memory: loaded by whoever issues one, once in a lifetime.
-  const x509 = await import("@peculiar/x509");
-  const [authority, server] = await Promise.all([newKeys(), newKeys()]);
-  const validity = { notBefore: new Date(now - backdated), notAfter: new Date(now + lifetime) };
-  const common = { ...validity, signingAlgorithm: signing };
-  // Authorities that follow one another must be told apart by name too.
-  const issuer = `CN=podnet webhook authority ${randomBytes(4).toString("hex")}`;
-  const ca = await x509.X509CertificateGenerator.createSelfSigned({
-    ...common,
-    name: issuer,
-    serialNumber: serialNumber(),
-    keys: authority,
-    extensions: [
-      new x509.BasicConstraintsExtension(true, 0, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true),
-      await x509.SubjectKeyIdentifierExtension.create(authority.publicKey),
-    ],
-  });
-  const cert = await x509.X509CertificateGenerator.create({
-    ...common,
-    subject: [{ CN: [(names[0] ?? "podnet").slice(0, 64)] }],
-    issuer,
-    serialNumber: serialNumber(),
-    publicKey: server.publicKey,
-    signingKey: authority.privateKey,
-    extensions: [
-      new x509.BasicConstraintsExtension(false, undefined, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-      new x509.SubjectAlternativeNameExtension(
-        names.map((value) => ({ type: "dns" as const, value })),
-      ),
-      await x509.AuthorityKeyIdentifierExtension.create(authority.publicKey),
-    ],
-  });
-  return {
-    cert: pem(cert.toString("pem")),
-    key: await keyPem(server),
-    ca: pem(ca.toString("pem")),
-  };
-}
-
-async function newKeys(): Promise<webcrypto.CryptoKeyPair> {
-  return await webcrypto.subtle.generateKey(curve, true, ["sign", "verify"]);
-}
-
-async function keyPem({ privateKey }: webcrypto.CryptoKeyPair): Promise<string> {
-  const der = await webcrypto.subtle.exportKey("pkcs8", privateKey);
-  const key = createPrivateKey({ key: Buffer.from(der), format: "der", type: "pkcs8" });
-  return pem(key.export({ format: "pem", type: "pkcs8" }).toString());
-}
-
-/** Positive and at most 20 bytes (RFC 5280, section 4.1.2.2). */
-function serialNumber(): string {
-  const bytes = randomBytes(16);
-  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
-  return bytes.toString("hex");
-}
-
-function pem(text: string): string {
-  return `${text.trim()}\n`;
+  const { issue } = await import("./issue-pair.ts");
+  return await issue(options);
 }
 
 /** What a certificate says. */
@@ -125,7 +56,7 @@ export function readServingCertificate(cert: string, key: string): CertificateFa
 /** The certificates of a bundle, one PEM text each; what is none is left out. */
 export function splitBundle(text: string): string[] {
   const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  return blocks.filter((block) => parse(block) !== undefined).map(pem);
+  return blocks.filter((block) => parse(block) !== undefined).map((block) => `${block}\n`);
 }
 
 /** Milliseconds since the epoch from which on a certificate counts no more. */
