@@ -1,7 +1,7 @@
 import { after } from "node:test";
 import { compareWithReference } from "../../conformance/differential/compare.ts";
 import { dual, fixed } from "../../conformance/differential/type-cases.ts";
-import { type Case, endPodnetSide } from "../../conformance/differential/world.ts";
+import { attachment, type Case, endPodnetSide } from "../../conformance/differential/world.ts";
 
 // Beside the reference's executables, for the drivers that a machine may lack. Few cases: everything is slow in here.
 after(endPodnetSide);
@@ -40,5 +40,62 @@ const cases: readonly Case[] = [
   },
 ];
 
-// Bad values, and each key by itself, are in the types' own tests.
-compareWithReference("VM: ", cases, { keys: [] });
+const byDefaultRoute = `${uplink}; ip address add 192.0.2.9/24 dev dev0; ip route add default via 192.0.2.1`;
+const inPod =
+  "ip -n $POD link add dev0 address 0a:00:00:00:00:10 type dummy; ip -n $POD link set dev0 up";
+const addAndDel = attachment.filter(({ verb }) => verb !== "CHECK");
+const one = fixed(["10.1.0.2/24"]);
+
+/** Each key once more with a value that works where the case above has it among others, and once with one that is refused. */
+const more: readonly Case[] = [
+  {
+    type: "ipvlan",
+    outcome: "works",
+    name: "ipvlan on the interface of the default route",
+    prepare: byDefaultRoute,
+    config: { ipam: one },
+    steps: addAndDel,
+    keys: [],
+  },
+  {
+    type: "ipvlan",
+    outcome: "works",
+    name: "ipvlan with linkInContainer",
+    prepare: inPod,
+    config: { master: "dev0", linkInContainer: true, ipam: one },
+    steps: addAndDel,
+    keys: ["linkInContainer"],
+  },
+  {
+    type: "vlan",
+    outcome: "works",
+    name: "vlan with linkInContainer",
+    prepare: inPod,
+    config: { master: "dev0", vlanId: 5, linkInContainer: true, ipam: one },
+    steps: addAndDel,
+    keys: ["linkInContainer"],
+  },
+  ...(
+    [
+      ["ipvlan", "mode", "l4"],
+      ["ipvlan", "master", "nope"],
+      ["ipvlan", "mtu", "many"],
+      ["vlan", "vlanId", 5000],
+      ["vlan", "master", "nope"],
+      ["vlan", "mtu", 1401],
+      ["dummy", "ipam", { type: "static", addresses: [{ address: "none" }] }],
+    ] as const
+  ).map(
+    ([type, key, value]): Case => ({
+      type,
+      outcome: "fails",
+      name: `${type} with a wrong ${key}`,
+      prepare: byDefaultRoute,
+      config: { master: "dev0", vlanId: 5, ipam: one, [key]: value },
+      steps: attachment.slice(0, 1),
+      keys: [],
+    }),
+  ),
+];
+
+compareWithReference("VM: ", [...cases, ...more], { keys: [] });
