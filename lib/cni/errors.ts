@@ -33,6 +33,9 @@ export interface CniErrorOptions {
   readonly cause?: unknown;
 }
 
+/** What would break the line, or move the cursor or the direction of what a person reads: texts of others come into messages. */
+const unprintable = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]+/gu;
+
 /** A failure as the CNI specification reports it: a code that callers match on, and one line that a person reads. */
 export class CniError extends Error {
   override readonly name = "CniError";
@@ -40,7 +43,10 @@ export class CniError extends Error {
   readonly details: string | undefined;
 
   constructor(code: number, message: string, options: CniErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(
+      message.replace(unprintable, " "),
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
     this.code = code;
     this.details = options.details;
   }

@@ -241,3 +241,37 @@ test("a network that asks for the right to attach is refused without it with cod
   const allows = { attachFault: async () => undefined };
   assert.match(await outcome(faulty, { [own]: '[{"name":"blue"}]' }, allows), /^104: .*"atach"/);
 });
+
+test("no spelling of another namespace, and no network's own name, gets past its isolation", async () => {
+  // What a NAD calls its network inside decides where addresses are kept, never who may use it.
+  const secret = nad("infra/n", { name: "n", type: "bridge", bridge: "br-n" });
+  const twin = nad("app/other", { name: "n", type: "bridge", bridge: "br-n" });
+  const spellings = [
+    "Infra",
+    "INFRA",
+    " infra",
+    "infra ",
+    "infra\t",
+    "\ufeffinfra",
+    "inf\u0433a",
+    "infra.",
+    "./infra",
+    "app/../infra",
+    "infra\u0000",
+    "infra%20",
+  ];
+  for (const namespace of spellings) {
+    const list = JSON.stringify([{ name: "n", namespace }]);
+    for (const wish of [list, `${namespace}/n`, `${namespace}/n@eth7`]) {
+      const got = await outcome([secret, twin], { [npwg]: wish }, isolated);
+      assert.match(got, /^(102|104|106): /, JSON.stringify(wish));
+    }
+  }
+  assert.match(await outcome([secret, twin], { [npwg]: "n" }, isolated), /^102: /);
+});
+
+test("a grant that is withdrawn after the pod was admitted is missed at ADD", async () => {
+  const wish = { [own]: '[{"name":"blue"}]' };
+  assert.equal(await outcome([podNetwork("blue", { [granted]: "app" })], wish), "blue");
+  assert.match(await outcome([podNetwork("blue", { [granted]: "other" })], wish), /^104: .*"app"/);
+});
