@@ -1,12 +1,19 @@
-# Process 1 of a test's node, in network, mount and process namespaces of its own: whole-cluster-boot.sh FOLDER. What programs write
+# Process 1 of a test's node, in network, mount and process namespaces of its own: whole-cluster-boot.sh FOLDER CGROUP. What programs write
 # below /etc, /opt and /var lands in FOLDER, which outlives the node's "boot"; /run is new with each.
 set -e
-folder=$1
+folder=$1 cgroup=$2
 # A view of /sys that belongs to the node's network namespace, with the machine's cgroups.
 mkdir -p "$folder"/cgroup "$folder"/containerd "$folder"/upper "$folder"/work "$folder"/proc
 mount --rbind /sys/fs/cgroup "$folder/cgroup"
 mount -t sysfs sysfs /sys
 mount --move "$folder/cgroup" /sys/fs/cgroup
+# podnetd's delegates, which it puts beside the kubelet's pods, belong to the node's cgroup as well.
+for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+  [ -e "$root/cgroup.procs" ] || continue
+  mkdir -p "$root/podnet" "$root/$cgroup/podnet"
+  mount --bind "$root/$cgroup/podnet" "$root/podnet"
+  break
+done
 for path in etc opt var; do
   mkdir -p "$folder/upper/$path" "$folder/work/$path"
   mount -t overlay overlay -o "lowerdir=/$path,upperdir=$folder/upper/$path,workdir=$folder/work/$path" "/$path"

@@ -87,6 +87,7 @@ export class ClusterNode implements Place {
       ...tied,
       ...this.#network.wrap([...namespaces, "--kill-child", "--mount-proc", "sh", script]),
       this.folder,
+      this.name,
     ];
     const [program = "", ...args] = command;
     const holder = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -142,6 +143,9 @@ export class ClusterNode implements Place {
         if (!existsSync(join(folder, file))) continue;
         writeFileSync(join(folder, file), readFileSync(join(root, file), "utf8"));
       }
+      // All pods together would have the share of one process of the machine, and starve beside other tests.
+      const shares = join(folder, "cpu.shares");
+      if (existsSync(shares)) writeFileSync(shares, "32768");
     }
   }
 

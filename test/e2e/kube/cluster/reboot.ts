@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { Store } from "../../../../daemon/node/store.ts";
+import { openLog } from "../../../../lib/base/log.ts";
 import type { KubeObject } from "../../../helpers/whole-cluster.ts";
 import { nothingLeft, reservedAddresses } from "./leftovers.ts";
 import { own, type Whole } from "./networks.ts";
@@ -12,14 +13,10 @@ const annotations = { [own]: '[{"name":"default"},{"name":"blue"}]' };
 
 /** A container sees the machine's own boot id, which a test can't change: so the records are made to be of another boot. */
 function ofAnotherBoot({ cluster }: Whole): number {
-  const folder = join(cluster.node.folder, "upper/var/lib/podnet/records");
-  const files = readdirSync(folder);
-  const id = randomUUID();
-  for (const name of files) {
-    const text = readFileSync(join(folder, name), "utf8");
-    writeFileSync(join(folder, name), text.replaceAll(/"bootId":"[^"]*"/g, `"bootId":"${id}"`));
-  }
-  return files.length;
+  const store = new Store(join(cluster.node.folder, "upper/var/lib/podnet"), openLog("silent"));
+  const bootId = randomUUID();
+  for (const record of store.all()) store.put({ ...record, bootId });
+  return store.size;
 }
 
 /** The pod runs again in a sandbox that was made since. */

@@ -36,11 +36,12 @@ export function uninstallTests(whole: () => Whole): void {
         () => (node.exists("/etc/cni/net.d/00-podnet.conflist") ? undefined : true),
         { about: () => podnet.about() },
       );
-      // podnetd waits for the pod with its networks; meanwhile new pods are the default network's own.
+      // podnetd waits for the pods that it attached; meanwhile new pods are the default network's own.
       await cluster.pods.run({ name: "during", annotations: many });
       assert.deepEqual(interfaceNames(whole(), "default/during"), ["eth0"]);
       assert.deepEqual(interfaceNames(whole(), "default/rich"), ["eth0", "net1"]);
-      await cluster.pods.end("default/rich");
+      assert.deepEqual(interfaceNames(whole(), "default/plain"), ["eth0"]);
+      await cluster.pods.end("default/plain", "default/rich");
       await cluster.eventually(
         "the Job done",
         async () => {
@@ -56,7 +57,7 @@ export function uninstallTests(whole: () => Whole): void {
       );
       await cluster.pods.run({ name: "afterwards" });
       assert.deepEqual(interfaceNames(whole(), "default/afterwards"), ["eth0"]);
-      await cluster.pods.end("default/plain", "default/during", "default/afterwards");
+      await cluster.pods.end("default/during", "default/afterwards");
       await nothingLeft(cluster);
       assert.equal(node.exists("/opt/cni/bin/podnet"), false);
       const kinds = api.must("get", "crd", "-o", "name");
