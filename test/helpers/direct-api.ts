@@ -34,15 +34,17 @@ export class DirectApi implements AsyncDisposable {
   readonly #agent: Agent;
   readonly #relay: RunningProgram;
 
-  private constructor(api: ApiServer, path: string) {
-    const { hostname, port } = new URL(api.server);
+  private constructor(api: ApiServer, path: string, server: string) {
+    const { hostname, port } = new URL(server);
     const command = [process.execPath, "-e", relay, path, hostname, port];
     this.#relay = new RunningProgram("relay", api.node, command);
     this.#agent = new Agent({ connect: { socketPath: path, rejectUnauthorized: false } });
   }
 
-  static async start(api: ApiServer): Promise<DirectApi> {
-    const self = new DirectApi(api, join(api.folder, "relay.sock"));
+  /** `server`: another one in the same namespace that knows the same users. */
+  static async start(api: ApiServer, server = api.server): Promise<DirectApi> {
+    const path = join(api.folder, `relay-${new URL(server).port}.sock`);
+    const self = new DirectApi(api, path, server);
     while (!self.#relay.output.includes("listening")) {
       self.#relay.mustRun();
       await sleep(10);

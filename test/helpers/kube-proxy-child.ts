@@ -20,6 +20,8 @@ interface Mode {
   /** After so many writes the server has done it and nobody hears of it: every connection is cut, and stays so unless `stay`. */
   readonly cutAfter?: number;
   readonly stay?: boolean;
+  /** Requests whose path matches go to this server. */
+  readonly route?: { readonly server: string; readonly paths: string };
 }
 
 const [, , port = "", target = "", caFile = "", pairFile = ""] = process.argv;
@@ -41,9 +43,13 @@ function answer(response: ServerResponse, status: number): void {
 }
 
 function pass(incoming: IncomingMessage, response: ServerResponse): void {
-  const url = new URL(incoming.url ?? "/", target);
+  const { server, paths } = mode.route ?? { server: target, paths: "^$" };
+  const isOther = new RegExp(paths).test(incoming.url ?? "");
+  const url = new URL(incoming.url ?? "/", isOther ? server : target);
   const headers = { ...incoming.headers, host: url.host };
-  const outgoing = request(url, { method: incoming.method ?? "GET", headers, ca }, (from) => {
+  const trust = isOther ? { rejectUnauthorized: false } : { ca };
+  const options = { method: incoming.method ?? "GET", headers, ...trust };
+  const outgoing = request(url, options, (from) => {
     if (isLastWrite(incoming, from.statusCode ?? 0)) return cut();
     response.writeHead(from.statusCode ?? 502, from.headers);
     from.pipe(response);

@@ -19,6 +19,8 @@ export interface ProxyMode {
   /** After so many writes every connection is cut before the answer, and stays so unless `stay`. */
   readonly cutAfter?: number;
   readonly stay?: boolean;
+  /** Requests whose path matches the expression go to this server. */
+  readonly route?: { readonly server: string; readonly paths: string };
 }
 
 /**

@@ -5,10 +5,9 @@ import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parse } from "yaml";
 import { ApiServer } from "../../helpers/apiserver.ts";
+import { CurrentApi } from "../../helpers/current-api.ts";
 import { Lab } from "../../helpers/lab.ts";
-import { part } from "../../helpers/parts.ts";
 import { policyCases, policyDefinition } from "../../helpers/policy-crd.ts";
-import { RunningProgram } from "../../helpers/process.ts";
 
 /** The CRDs with their rules in CEL on a current API server for custom resources; an older one beside it knows the users. */
 
@@ -52,31 +51,11 @@ function read(path: string): any {
 }
 
 before(async () => {
-  const program = part("apiextensions");
   const lab = stack.use(new Lab());
   api = stack.use(await ApiServer.start(lab, lab.node()));
-  const admin = api.kubeconfig("admin");
-  const server = new RunningProgram("apiextensions-apiserver", api.node, [
-    program,
-    `--etcd-servers=${api.etcd}`,
-    "--etcd-prefix=/current",
-    "--bind-address=127.0.0.1",
-    "--secure-port=7443",
-    `--cert-dir=${lab.folder()}`,
-    `--kubeconfig=${admin}`,
-    `--authentication-kubeconfig=${admin}`,
-    `--authorization-kubeconfig=${admin}`,
-    "--authentication-skip-lookup",
-    "--disable-admission-plugins=NamespaceLifecycle,MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook",
-    "--enable-priority-and-fairness=false",
-  ]);
-  stack.defer(() => server.stop(5));
+  const isReady = () => raw("GET", "/readyz").status === 0;
+  stack.use(await CurrentApi.start(lab, api, isReady));
   const until = Date.now() + 120_000;
-  while (raw("GET", "/readyz").status !== 0) {
-    server.mustRun();
-    if (Date.now() > until) throw new Error(`not ready:\n${server.output.slice(-6000)}`);
-    await sleep(300);
-  }
   for (const name of ["podnetworks", "podnetworkattachments", "network-attachment-definitions"]) {
     const crd = parse(readFileSync(`conf/crds/${name}.yaml`, "utf8"));
     const made = raw("POST", crds, crd);
