@@ -2,7 +2,12 @@ import { after, afterEach, before, test } from "node:test";
 import { reportFigures } from "../helpers/faults-report.ts";
 import { Random } from "../helpers/random.ts";
 import { play, rehearse } from "../helpers/scenario.ts";
-import { aftermaths, type Fault, type FaultVerb } from "../helpers/scenario-fault.ts";
+import {
+  aftermaths,
+  type Expected,
+  type Fault,
+  type FaultVerb,
+} from "../helpers/scenario-fault.ts";
 import { attachmentKinds, kindNetworks, prepareNode } from "../helpers/scenario-kinds.ts";
 import { ScenarioNode } from "../helpers/scenario-node.ts";
 
@@ -36,10 +41,22 @@ for (const { name, networks } of attachmentKinds) {
     const total = points.ADD + points.DEL + points.GC;
     reportFigures({ "kinds of attachment": 1, "fault points of a verb, all kinds": total });
     for (const fault of all ? everyFault(networks, points) : someFaults(name, networks, points)) {
-      const kills = await play(node, fault, expected);
+      const kills = await played(fault, expected);
       reportFigures({ "scenarios with a kill": kills > 0 ? 1 : 0, "kills of the daemon": kills });
     }
   });
+}
+
+/** As play; what a scenario left too many or too few is counted before it fails. */
+async function played(fault: Fault, expected: Expected): Promise<number> {
+  try {
+    const kills = await play(node, fault, expected);
+    reportFigures({ "scenarios that left something": 0 });
+    return kills;
+  } catch (error) {
+    reportFigures({ "scenarios that left something": 1 });
+    throw error;
+  }
 }
 
 test("faults that once left something leave nothing", async () => {
