@@ -1,3 +1,4 @@
+import type { FixedAttachment } from "../../lib/api/fixed-addresses.ts";
 import { type Holder, readHolder } from "../../lib/api/holder.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
@@ -10,13 +11,6 @@ import type { KubeNode } from "./kube-node.ts";
 import { isSame } from "./kube-pods.ts";
 import type { PlannedAttachment } from "./plan.ts";
 import { podOf } from "./pods.ts";
-
-/** A PodNetworkAttachment whose parameters give each user the same addresses. */
-export interface FixedAttachment {
-  readonly namespace: string;
-  readonly name: string;
-  readonly addresses: readonly string[];
-}
 
 /** Writes are tried so often: each failure means that somebody else has written. */
 const attempts = 4;

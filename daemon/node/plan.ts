@@ -1,3 +1,4 @@
+import type { FixedAttachment } from "../../lib/api/fixed-addresses.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { conventionalKeys } from "../../lib/cni/conventions.ts";
@@ -5,7 +6,6 @@ import { undeclaredCapabilities } from "../../lib/cni/derive.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { capabilityArgsOf } from "./capability-args.ts";
 import type { FamilyRules } from "./families.ts";
-import type { FixedAttachment } from "./fixed-claims.ts";
 import type { ForeignNetwork, ResolvedNetwork } from "./resolve.ts";
 import type { Selected } from "./select.ts";
 

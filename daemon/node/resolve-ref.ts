@@ -1,10 +1,9 @@
-import { fixedAddresses } from "../../lib/api/fixed-addresses.ts";
+import { type FixedAttachment, fixedAddresses } from "../../lib/api/fixed-addresses.ts";
 import type { IpamMode, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import { type NetworkRef, refName } from "../../lib/api/selection.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { Access } from "./access.ts";
-import type { FixedAttachment } from "./fixed-claims.ts";
 import {
   foreignProvider,
   type NetworkConfig,

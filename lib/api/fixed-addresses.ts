@@ -1,5 +1,12 @@
 import { isJsonObject, type Json, type JsonObject } from "../base/json.ts";
 
+/** A PodNetworkAttachment whose parameters give each user the same addresses. */
+export interface FixedAttachment {
+  readonly namespace: string;
+  readonly name: string;
+  readonly addresses: readonly string[];
+}
+
 /** Types with a key `mac` of their own. */
 const macTypes: ReadonlySet<string> = new Set(["macvlan", "sriov", "tap", "tuning"]);
 
