@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parseAllDocuments } from "yaml";
 import type { ControlledApi } from "./controller.ts";
+import type { WholeCluster } from "./whole-cluster.ts";
 
 /** Where the API server of a test finds the webhooks: the address of their service, on the node's own loopback. */
 export const webhookAddress = "10.96.0.50";
@@ -30,4 +31,19 @@ export function installWebhooks({ server }: ControlledApi): void {
 function withAddress(object: object): object {
   if (!("kind" in object) || object.kind !== "Service" || !("spec" in object)) return object;
   return { ...object, spec: { ...(object.spec as object), clusterIP: webhookAddress } };
+}
+
+/**
+ * Stands in for a service proxy of a whole cluster: requests to the webhooks' service reach the node, and there the controller's port.
+ */
+export function routeWebhooks({ api, node }: WholeCluster): void {
+  const { clusterIP } = api.get("service", "-n", "podnet-system", "podnet-controller").spec;
+  const { address } = api
+    .get("nodes")
+    .items[0].status.addresses.find(({ type }: { type: string }) => type === "InternalIP");
+  api.node.run("ip", "route", "replace", `${clusterIP}/32`, "via", address);
+  const rules = `add table ip test_proxy
+add chain ip test_proxy to { type nat hook prerouting priority dstnat; }
+add rule ip test_proxy to ip daddr ${clusterIP} tcp dport 443 dnat to ${address}:9479`;
+  for (const rule of rules.split("\n")) node.run("nft", rule);
 }
