@@ -12,14 +12,29 @@ import {
   SubjectKeyIdentifierExtension,
   X509CertificateGenerator,
 } from "@peculiar/x509";
-import type { PairOptions, ServingPair } from "./serving-pair.ts";
 
 const curve = { name: "ECDSA", namedCurve: "P-256" } as const;
 const signing = { name: "ECDSA", hash: "SHA-256" } as const;
 /** Milliseconds before now from which a certificate counts: the clocks of a cluster differ. */
 const backdated = 3_600_000;
 
-/** As `issueServingPair`. */
+/** A server's certificate with its key, and the authority that signed it; PEM. */
+export interface ServingPair {
+  readonly cert: string;
+  readonly key: string;
+  readonly ca: string;
+}
+
+export interface PairOptions {
+  /** DNS names that the certificate is for; the first is its subject. */
+  readonly names: readonly string[];
+  /** Milliseconds that certificate and authority count from now on. */
+  readonly lifetime: number;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+}
+
+/** As `issueServingPair` of serving-pair.ts, which loads this file and its package when they are needed. */
 export async function issue({ names, lifetime, now }: PairOptions): Promise<ServingPair> {
   const [authority, server] = await Promise.all([newKeys(), newKeys()]);
   const validity = { notBefore: new Date(now - backdated), notAfter: new Date(now + lifetime) };

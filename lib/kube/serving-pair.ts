@@ -1,20 +1,5 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
-
-/** A server's certificate with its key, and the authority that signed it; PEM. */
-export interface ServingPair {
-  readonly cert: string;
-  readonly key: string;
-  readonly ca: string;
-}
-
-export interface PairOptions {
-  /** DNS names that the certificate is for; the first is its subject. */
-  readonly names: readonly string[];
-  /** Milliseconds that certificate and authority count from now on. */
-  readonly lifetime: number;
-  /** Milliseconds since the epoch. */
-  readonly now: number;
-}
+import type { PairOptions, ServingPair } from "./issue-pair.ts";
 
 /**
  * Makes a certificate (ECDSA P-256) and an authority that signs it and nothing else: its private key is gone when this returns, so that

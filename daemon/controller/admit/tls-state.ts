@@ -1,8 +1,8 @@
+import type { ServingPair } from "../../../lib/kube/issue-pair.ts";
 import {
   endOf,
   isSignedBy,
   readServingCertificate,
-  type ServingPair,
   splitBundle,
 } from "../../../lib/kube/serving-pair.ts";
 

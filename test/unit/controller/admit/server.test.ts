@@ -5,7 +5,8 @@ import { connect as connectPlain } from "node:net";
 import { after, before, test } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
 import { AdmissionServer } from "../../../../daemon/controller/admit/server.ts";
-import { issueServingPair, type ServingPair } from "../../../../lib/kube/serving-pair.ts";
+import type { ServingPair } from "../../../../lib/kube/issue-pair.ts";
+import { issueServingPair } from "../../../../lib/kube/serving-pair.ts";
 import { until } from "../../kube/scripted-api.ts";
 
 /** The webhooks' server over TLS, and everything that may come to its port. */
