@@ -50,8 +50,25 @@ export async function lookAround(host: Netns): Promise<Sight> {
 }
 
 function limitedView(): string | undefined {
-  if (readlinkSync("/proc/self/ns/pid") === allProcesses) return undefined;
+  if (readlinkSync("/proc/self/ns/pid") === allProcesses || isNodesFirst("1")) return undefined;
   return "podnetd does not see all processes of the node (hostPID: true)";
+}
+
+/**
+ * A node can be a container itself (kind): its processes are not the machine's. Process 1 is the node's first one when the node's own
+ * folder of network namespaces is in its mount namespace, which is not podnetd's: in a pod without hostPID process 1 is podnetd's
+ * own container's, or the pod's pause, which has no such folder.
+ */
+function isNodesFirst(pid: string): boolean {
+  try {
+    if (readlinkSync(`/proc/${pid}/ns/mnt`) === readlinkSync("/proc/self/ns/mnt")) return false;
+    const [own, theirs] = ["", `/proc/${pid}/root`].map((root) =>
+      statSync(`${root}/run/netns`, { bigint: true }),
+    );
+    return own !== undefined && own.dev === theirs?.dev && own.ino === theirs.ino;
+  } catch {
+    return false;
+  }
 }
 
 /** What one look gathers. A process that ends meanwhile is none; one that can't be looked into must be in a namespace that others tell of. */
