@@ -1,7 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import type { KubeObject, WholeCluster } from "./whole-cluster.ts";
+import type { WholeCluster } from "./whole-cluster.ts";
+import type { KubeObject } from "./whole-cluster-object.ts";
 
 export const podnetNamespace = "podnet-system";
 const image = resolve("dist/podnet-image.tar");

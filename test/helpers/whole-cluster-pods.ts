@@ -1,7 +1,9 @@
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { KubeObject, WholeCluster } from "./whole-cluster.ts";
+import type { ApiServer } from "./apiserver.ts";
 import { boxImage } from "./whole-cluster-kubelet.ts";
+import type { ClusterNode } from "./whole-cluster-node.ts";
+import type { KubeObject } from "./whole-cluster-object.ts";
 
 /** Folder of the node in which the first process of each pod says what interfaces it found, before anything else. */
 const records = "/var/lib/podnet-test/records";
@@ -60,11 +62,26 @@ export function podTemplate({
   };
 }
 
+/** What pods need of their cluster. */
+export interface PodsCluster {
+  readonly api: ApiServer;
+  readonly node: ClusterNode;
+  request(method: "POST" | "GET" | "DELETE", path: string, body?: unknown): Promise<KubeObject>;
+  get(path: string): Promise<KubeObject | undefined>;
+  exec(pod: string, ...command: string[]): string;
+  eventually<T>(
+    what: string,
+    ask: () => T | undefined | Promise<T | undefined>,
+    options?: { seconds?: number; about?: () => string },
+  ): Promise<T>;
+  logs(): string;
+}
+
 /** Pods of a test in a whole cluster. */
 export class ClusterPods {
-  readonly #cluster: WholeCluster;
+  readonly #cluster: PodsCluster;
 
-  constructor(cluster: WholeCluster) {
+  constructor(cluster: PodsCluster) {
     this.#cluster = cluster;
   }
 

@@ -14,10 +14,8 @@ import {
   pauseImage,
 } from "./whole-cluster-kubelet.ts";
 import { ClusterNode } from "./whole-cluster-node.ts";
-import { ClusterPods } from "./whole-cluster-pods.ts";
-
-// biome-ignore lint/suspicious/noExplicitAny: objects have the shape that the API gives them
-export type KubeObject = any;
+import type { KubeObject } from "./whole-cluster-object.ts";
+import { ClusterPods, type PodsCluster } from "./whole-cluster-pods.ts";
 
 /** The wire between the cluster's control plane and its node, and the address that pods know the API server by. */
 const control = { address: "10.254.0.1", service: "10.96.0.1" };
@@ -38,7 +36,7 @@ export interface WholeClusterOptions {
  * containerd on a node with network, mounts and processes of its own. Its default network is the reference bridge plugin,
  * 10.244.0.0/16. Requests of the test go through `kubectl proxy`, without a process each.
  */
-export class WholeCluster implements AsyncDisposable {
+export class WholeCluster implements AsyncDisposable, PodsCluster {
   readonly lab: Lab;
   readonly nodeName: string;
   readonly api: ApiServer;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { KubeObject } from "../../../helpers/whole-cluster.ts";
+import type { KubeObject } from "../../../helpers/whole-cluster-object.ts";
 import { nothingLeft } from "./leftovers.ts";
 import { own, type Whole } from "./networks.ts";
 

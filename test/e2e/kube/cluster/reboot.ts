@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { Store } from "../../../../daemon/node/store.ts";
 import { openLog } from "../../../../lib/base/log.ts";
-import type { KubeObject } from "../../../helpers/whole-cluster.ts";
+import type { KubeObject } from "../../../helpers/whole-cluster-object.ts";
 import { nothingLeft, reservedAddresses } from "./leftovers.ts";
 import { own, type Whole } from "./networks.ts";
 

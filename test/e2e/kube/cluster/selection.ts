@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { KubeObject } from "../../../helpers/whole-cluster.ts";
+import type { KubeObject } from "../../../helpers/whole-cluster-object.ts";
 import { podTemplate, type SeenInterface } from "../../../helpers/whole-cluster-pods.ts";
 import { nothingLeft } from "./leftovers.ts";
 import { npwg, own, type Whole } from "./networks.ts";
