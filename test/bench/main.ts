@@ -1,4 +1,4 @@
-// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare,types,kube] [--types NAME,...] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
+// node test/bench/main.ts [--short] [--only memory,version,latency,burst,bare,types,kube,controller] [--types NAME,...] [--out FILE]: podnet and the reference executables on the same work, in turn, in one run.
 // Prints a table and writes JSON. Compare ratios: absolute times are this machine's, under the load that is quoted.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
@@ -15,6 +15,7 @@ import {
   shortEffort,
   versionCase,
 } from "./cases.ts";
+import { controllerCase } from "./controller.ts";
 import { Field } from "./field.ts";
 import { kubeCase } from "./kube.ts";
 import { typesCase } from "./types.ts";
@@ -45,8 +46,9 @@ const steps: [string, () => Promise<Line[]> | Line[]][] = [
   ["types", () => typesCase(lab, effort, types)],
   // The first run builds Kubernetes, for minutes: only where it is asked for.
   ["kube", () => kubeCase(effort)],
+  ["controller", () => controllerCase(effort)],
 ];
-const usual = steps.map(([name]) => name).filter((name) => name !== "kube");
+const usual = steps.map(([name]) => name).filter((name) => !["kube", "controller"].includes(name));
 const wanted = new Set(only === "" ? usual : only.split(","));
 for (const [name, step] of steps.filter(([one]) => wanted.has(one))) {
   process.stderr.write(`bench: ${name}\n`);
