@@ -240,6 +240,20 @@ export function sweepOwner(
   });
 }
 
+/** Whether the owner has an element in one of the sets, which are read whole. */
+export async function ownsElements(
+  host: Rtnetlink,
+  table: NftTable,
+  options: { readonly sets: readonly string[]; readonly owner: NftOwner },
+): Promise<boolean> {
+  const nftables = nftablesOf(host);
+  for (const set of options.sets) {
+    const elements = await nftables.elements(table, set);
+    if (elements.some((element) => isOwned(element, options.owner))) return true;
+  }
+  return false;
+}
+
 function removeFound(
   host: Rtnetlink,
   table: NftTable,

@@ -16,6 +16,7 @@ import {
   nftablesOf,
   nftOwner,
   type OwnedElement,
+  ownsElements,
   putElements,
   removeElements,
   sweepElements,
@@ -88,9 +89,11 @@ async function del(call: PluginCall): Promise<void> {
     const removed = await removeElements(call.host, expected, options);
     if (removed > 0 && removed === expected.length) return;
     // Most pods map no ports: only when one is left is the rest looked for.
-    const ports = await sweepOwner(call.host, portmapTable, { sets: portSets, owner });
-    if (ports + removed > 0 || expected.length > 0)
-      await sweepOwner(call.host, portmapTable, { sets: portmapSets, owner });
+    const isMapped =
+      expected.length > 0 ||
+      (await ownsElements(call.host, portmapTable, { sets: portSets, owner }));
+    // All of them in one step: what a killed DEL had left without its port would not be looked for again.
+    if (isMapped) await sweepOwner(call.host, portmapTable, { sets: portmapSets, owner });
   } catch (error) {
     throw asCniError(
       error,

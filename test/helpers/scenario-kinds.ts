@@ -4,6 +4,8 @@ import type { Place } from "./lab.ts";
 export interface AttachmentKind {
   readonly name: string;
   readonly networks: readonly unknown[];
+  /** Its interface ends with the namespace: a virtual link that plays hardware here, which the kernel would bring back. */
+  readonly endsWithNamespace?: true;
 }
 
 const ports = [{ hostPort: 8080, containerPort: 80, protocol: "TCP" }];
@@ -15,7 +17,7 @@ export const attachmentKinds: readonly AttachmentKind[] = [
   { name: "ptp, ipMasq", networks: ["pair"] },
   { name: "macvlan", networks: ["upper"] },
   { name: "tap", networks: ["tap"] },
-  { name: "host-device", networks: ["device"] },
+  { name: "host-device", networks: ["device"], endsWithNamespace: true },
   { name: "loopback", networks: ["loop"] },
   { name: "bridge, tuning", networks: ["tuned"] },
   { name: "bridge, portmap", networks: [{ name: "ports", portMappings: ports }] },
