@@ -1,6 +1,6 @@
 import { createPrivateKey, randomBytes, webcrypto } from "node:crypto";
 // First: the package below does not load without it.
-import "./reflect-metadata.ts";
+import "reflect-metadata";
 import {
   AuthorityKeyIdentifierExtension,
   BasicConstraintsExtension,
