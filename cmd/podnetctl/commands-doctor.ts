@@ -3,15 +3,15 @@ import { join } from "node:path";
 import { type Command, Option } from "commander";
 import { z } from "zod";
 import { loadConfig } from "../../daemon/node/config.ts";
-import type { Examination } from "../../daemon/node/doctor.ts";
+import type { Examination } from "../../daemon/node/doctor/doctor.ts";
 import {
   confDirFindings,
   diskFindings,
   socketFindings,
   stubFindings,
   versionFindings,
-} from "../../daemon/node/doctor-files.ts";
-import { error, type Finding, warn } from "../../daemon/node/doctor-finding.ts";
+} from "../../daemon/node/doctor/files.ts";
+import { error, type Finding, warn } from "../../daemon/node/doctor/finding.ts";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { podnetVersion } from "../../lib/base/version.ts";
@@ -134,7 +134,7 @@ async function offline(
       ? []
       : [warn("api", "not asked: podnetd asks it", "start podnetd")];
   try {
-    const { examineOffline } = await import("../../daemon/node/doctor-offline.ts");
+    const { examineOffline } = await import("../../daemon/node/doctor/offline.ts");
     return { report: await examineOffline(config), notes };
   } catch (cause) {
     const places = config;

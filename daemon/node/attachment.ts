@@ -9,7 +9,7 @@ import { versionAtLeast } from "../../lib/cni/versions.ts";
 import { bindIpam, type IpamCall } from "../ipam/ipam.ts";
 import type { BoundIpam, Plugin, PluginCall, PluginState, Sandbox } from "../plugins/plugin.ts";
 import type { NodeContext } from "./context.ts";
-import { copyInfo, deleteInfo, infoFileArgs, readInfo } from "./devices-info.ts";
+import { copyInfo, deleteInfo, infoFileArgs, readInfo } from "./devices/info.ts";
 import { asFailure } from "./failure.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 

@@ -2,7 +2,7 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { encodeCniArgs, type SandboxRequest } from "../../lib/cni/request.ts";
 import { checkAttachment } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
-import { findInherited } from "./multus-cache-inherit.ts";
+import { findInherited } from "./multus/cache-inherit.ts";
 import { podOf } from "./pods.ts";
 import type { SandboxRecord } from "./record.ts";
 import { openSandbox } from "./sandbox.ts";

@@ -3,7 +3,7 @@ import { type AttachmentRow, attachmentRows } from "./admin.ts";
 import type { NodeContext } from "./context.ts";
 import { collectNetworks, giveBackRecords, isBusy } from "./gc.ts";
 import { type Left, NodeLiveness } from "./liveness.ts";
-import { giveBackForeign } from "./multus-cache-leftovers.ts";
+import { giveBackForeign } from "./multus/cache-leftovers.ts";
 import type { SandboxRecord } from "./record.ts";
 import { reopenSandbox } from "./sandbox.ts";
 

@@ -5,7 +5,7 @@ import type { IpamPlugin } from "../ipam/ipam.ts";
 import type { Plugin } from "../plugins/plugin.ts";
 import type { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
-import type { KubeNode } from "./kube-node.ts";
+import type { KubeNode } from "./kube/node.ts";
 import type { KeyedLocks } from "./locks.ts";
 import type { NetworkSource } from "./networks.ts";
 import type { Notices } from "./notices.ts";

@@ -14,28 +14,28 @@ import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";
 import type { NodeContext } from "./context.ts";
 import type { Dispatch } from "./dispatch.ts";
-import { oldestPending } from "./doctor-pending.ts";
+import { oldestPending } from "./doctor/pending.ts";
 import { History } from "./explain-history.ts";
 import { EndedError } from "./failure.ts";
 import { Gate, gateSizes } from "./gate.ts";
-import type { InstallEvent } from "./install.ts";
-import { withNodeDefault } from "./install-default.ts";
-import { registerInstallMetrics } from "./install-metrics.ts";
-import { openInstaller } from "./install-open.ts";
-import { keepRemoving } from "./install-remove.ts";
-import type { KubeNode } from "./kube-node.ts";
+import { withNodeDefault } from "./install/default.ts";
+import type { InstallEvent } from "./install/install.ts";
+import { registerInstallMetrics } from "./install/metrics.ts";
+import { openInstaller } from "./install/open.ts";
+import { keepRemoving } from "./install/remove.ts";
+import type { KubeNode } from "./kube/node.ts";
+import type { Publisher } from "./kube/publish.ts";
 import { LeakWatch } from "./leak-watch.ts";
 import { restoreDevices } from "./lent-devices.ts";
 import { KeyedLocks } from "./locks.ts";
 import { Metrics } from "./metrics.ts";
-import { multusContainers } from "./multus-cache-inherit.ts";
+import { multusContainers } from "./multus/cache-inherit.ts";
 import { DirectoryNetworks } from "./networks.ts";
 import { Notices } from "./notices.ts";
 import { registerOperatorMetrics } from "./operator-metrics.ts";
 import { takeOver } from "./owner.ts";
 import { PendingDetaches } from "./pending.ts";
 import { findPlugins } from "./plugin-finder.ts";
-import type { Publisher } from "./publish.ts";
 import { publicEndpoints, route } from "./routes.ts";
 import { createHttpServer, listen, listenOnSocket, stopServer } from "./server.ts";
 import { keepSocket } from "./socket-keeper.ts";
@@ -172,10 +172,10 @@ async function openCluster(config: DaemonConfig, log: Log): Promise<Cluster | un
     );
   }
   const [nodes, publishing, metrics, lives, { ObjectEvents }] = await Promise.all([
-    import("./kube-node.ts"),
-    import("./publish.ts"),
-    import("./kube-metrics.ts"),
-    import("./doctor-credentials.ts"),
+    import("./kube/node.ts"),
+    import("./kube/publish.ts"),
+    import("./kube/metrics.ts"),
+    import("./doctor/credentials.ts"),
     import("../../lib/kube/events.ts"),
   ]);
   const kube = new nodes.KubeNode({ kubeconfig, nodeName, cniConfDir, log });

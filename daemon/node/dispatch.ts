@@ -15,7 +15,7 @@ import type { History } from "./explain-history.ts";
 import { asFailure } from "./failure.ts";
 import type { Gate } from "./gate.ts";
 import { gc } from "./gc.ts";
-import type { Installer } from "./install.ts";
+import type { Installer } from "./install/install.ts";
 import { operationKeys } from "./keys.ts";
 import type { Metrics } from "./metrics.ts";
 import { podOf, podText } from "./pods.ts";

@@ -6,7 +6,7 @@ import { type AttachmentRow, attachmentRows } from "./admin.ts";
 import type { NodeContext } from "./context.ts";
 import type { History, PastCall } from "./explain-history.ts";
 import { asFailure } from "./failure.ts";
-import { type ForeignAttachment, foreignAttachments } from "./multus-cache-inherit.ts";
+import { type ForeignAttachment, foreignAttachments } from "./multus/cache-inherit.ts";
 import { nextStep } from "./next-steps.ts";
 import { type PreviewRow, previewPlan } from "./plan-request.ts";
 import type { SandboxRecord } from "./record.ts";

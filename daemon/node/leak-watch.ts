@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../lib/base/errors.ts";
 import type { NodeContext } from "./context.ts";
-import { findLeaks, type Leak, type LeakParts, leakKinds } from "./doctor-leaks.ts";
+import { findLeaks, type Leak, type LeakParts, leakKinds } from "./doctor/leaks.ts";
 
 /** Milliseconds between looks. Each costs one look at every namespace and address of the node. */
 const lookEvery = 600_000;

@@ -5,8 +5,8 @@ import type { JsonObject } from "../../lib/base/json.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { newestCniVersion } from "../../lib/cni/types.ts";
+import { withNodeRanges } from "./kube/node-ranges.ts";
 import type { NetworkSource } from "./networks.ts";
-import { withNodeRanges } from "./node-ranges.ts";
 
 /** How a network's attachments are made. */
 export interface NetworkConfig {

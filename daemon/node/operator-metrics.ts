@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from "prom-client";
 import type { CallsUnderway } from "./calls-underway.ts";
-import { leakKinds } from "./doctor-leaks.ts";
+import { leakKinds } from "./doctor/leaks.ts";
 import type { LeakWatch } from "./leak-watch.ts";
 
 /** What the gauges read when somebody asks for the metrics. */

@@ -33,7 +33,7 @@ const explainOne: Endpoint = async ({ node, history, observer }, { query }) => {
 
 /** Loaded when somebody asks: what only doctors need takes no memory before. */
 const doctor: Endpoint = async ({ node }) => {
-  const { examine } = await import("./doctor.ts");
+  const { examine } = await import("./doctor/doctor.ts");
   return json(await examine(node));
 };
 

@@ -6,7 +6,7 @@ import { CniError } from "../../lib/cni/errors.ts";
 import { attachmentRows } from "./admin.ts";
 import { collectLeftovers } from "./collect.ts";
 import { type Dispatch, dispatch } from "./dispatch.ts";
-import { removeFromNode } from "./install-remove.ts";
+import { removeFromNode } from "./install/remove.ts";
 import { operatorEndpoints } from "./operator-routes.ts";
 import { previewPlan } from "./plan-request.ts";
 import type { Answer, Request } from "./server.ts";

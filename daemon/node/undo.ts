@@ -4,7 +4,7 @@ import type { Sandbox } from "../plugins/plugin.ts";
 import { detach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { asFailure } from "./failure.ts";
-import { endInheritance } from "./multus-cache-end.ts";
+import { endInheritance } from "./multus/cache-end.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
 import { inRuns } from "./runs.ts";
 

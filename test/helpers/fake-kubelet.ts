@@ -9,7 +9,7 @@ import {
   status,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
-import { podResourcesService } from "../../daemon/node/pod-resources-proto.ts";
+import { podResourcesService } from "../../daemon/node/devices/pod-resources-proto.ts";
 
 /** What a container was given, in the names of the wire in camelCase. */
 export interface FakeContainer {

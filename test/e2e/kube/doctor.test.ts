@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Finding } from "../../../daemon/node/doctor-finding.ts";
+import type { Finding } from "../../../daemon/node/doctor/finding.ts";
 import { tokens } from "../../helpers/apiserver.ts";
 import { Cluster } from "../../helpers/cluster.ts";
 import { KubeProxy } from "../../helpers/kube-proxy.ts";

@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Finding } from "../../../daemon/node/doctor-finding.ts";
+import type { Finding } from "../../../daemon/node/doctor/finding.ts";
 import { Netns } from "../../../lib/base/netns.ts";
 import { podNetwork } from "../../helpers/daemon.ts";
 import { Lab } from "../../helpers/lab.ts";

@@ -176,7 +176,7 @@ function namedResources(...patterns: string[]): Set<string> {
 }
 
 test("the node agent may do something with each kind that its sources name, and with no other", () => {
-  const used = namedResources("daemon/node/*.ts", "lib/kube/events.ts", "lib/kube/dra.ts");
+  const used = namedResources("daemon/node/**/*.ts", "lib/kube/events.ts", "lib/kube/dra.ts");
   const [role] = overlays.default.filter(
     ({ kind, metadata }) => kind === "ClusterRole" && metadata.name === "podnet-node",
   );

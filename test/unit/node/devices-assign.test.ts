@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assignDevices } from "../../../daemon/node/devices-assign.ts";
+import { assignDevices } from "../../../daemon/node/devices/assign.ts";
 import type { PlannedAttachment } from "../../../daemon/node/plan.ts";
 import type { SandboxRecord } from "../../../daemon/node/record.ts";
 import type { JsonObject } from "../../../lib/base/json.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ClaimQuestion, claimedDevices } from "../../../daemon/node/devices-claims.ts";
-import type { PreparedClaim } from "../../../daemon/node/pod-resources.ts";
+import { type ClaimQuestion, claimedDevices } from "../../../daemon/node/devices/claims.ts";
+import type { PreparedClaim } from "../../../daemon/node/devices/pod-resources.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 import { json, ScriptedApi } from "../kube/scripted-api.ts";
 

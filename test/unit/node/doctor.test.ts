@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { watchFindings } from "../../../daemon/node/doctor-cluster.ts";
-import { conflistFindings } from "../../../daemon/node/doctor-conflist.ts";
-import { credentialFindings, credentialLives } from "../../../daemon/node/doctor-credentials.ts";
-import { roomFinding, versionFindings } from "../../../daemon/node/doctor-files.ts";
-import { neededFeatures } from "../../../daemon/node/doctor-kernel.ts";
-import { oldestPending, pendingFindings } from "../../../daemon/node/doctor-pending.ts";
-import { comparePods, type PodState } from "../../../daemon/node/doctor-pods.ts";
+import { watchFindings } from "../../../daemon/node/doctor/cluster.ts";
+import { conflistFindings } from "../../../daemon/node/doctor/conflist.ts";
+import { credentialFindings, credentialLives } from "../../../daemon/node/doctor/credentials.ts";
+import { roomFinding, versionFindings } from "../../../daemon/node/doctor/files.ts";
+import { neededFeatures } from "../../../daemon/node/doctor/kernel.ts";
+import { oldestPending, pendingFindings } from "../../../daemon/node/doctor/pending.ts";
+import { comparePods, type PodState } from "../../../daemon/node/doctor/pods.ts";
 import type { SandboxRecord } from "../../../daemon/node/record.ts";
 import { decodeConflist } from "../../../lib/cni/conflist.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ConfFile, chooseDefault } from "../../../daemon/node/install-choice.ts";
+import { type ConfFile, chooseDefault } from "../../../daemon/node/install/choice.ts";
 import { type Conflist, decodeConflist } from "../../../lib/cni/conflist.ts";
 
 function list(name: string, type = "bridge"): Conflist {

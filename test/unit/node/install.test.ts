@@ -9,10 +9,10 @@ import {
   conflistStep,
   isOwnConflist,
   ownConflist,
-} from "../../../daemon/node/install-conflist.ts";
-import { Fight } from "../../../daemon/node/install-fight.ts";
-import { placeFile } from "../../../daemon/node/install-files.ts";
-import { InstalledStub } from "../../../daemon/node/install-stub.ts";
+} from "../../../daemon/node/install/conflist.ts";
+import { Fight } from "../../../daemon/node/install/fight.ts";
+import { placeFile } from "../../../daemon/node/install/files.ts";
+import { InstalledStub } from "../../../daemon/node/install/stub.ts";
 import { decodeConflist } from "../../../lib/cni/conflist.ts";
 
 const socket = "/run/podnet/podnetd.sock";

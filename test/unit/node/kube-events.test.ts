@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { failureReason } from "../../../daemon/node/kube-events.ts";
+import { failureReason } from "../../../daemon/node/kube/events.ts";
 
 test("reasons follow the error's class", () => {
   assert.deepEqual(

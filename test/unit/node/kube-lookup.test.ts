@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
-import { Lookup } from "../../../daemon/node/kube-lookup.ts";
+import { Lookup } from "../../../daemon/node/kube/lookup.ts";
 import { openLog } from "../../../lib/base/log.ts";
 import { resources } from "../../../lib/kube/resource.ts";
 import { json, line, namespace, ScriptedApi, until } from "../kube/scripted-api.ts";

@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { NodeContext } from "../../../daemon/node/context.ts";
-import { endInheritance } from "../../../daemon/node/multus-cache-end.ts";
+import { endInheritance } from "../../../daemon/node/multus/cache-end.ts";
 import {
   findInherited,
   foreignAttachments,
   multusContainers,
-} from "../../../daemon/node/multus-cache-inherit.ts";
+} from "../../../daemon/node/multus/cache-inherit.ts";
 import { openLog } from "../../../lib/base/log.ts";
 import { CniError } from "../../../lib/cni/errors.ts";
 

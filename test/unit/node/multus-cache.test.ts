@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeMultusCache } from "../../../daemon/node/multus-cache.ts";
+import { decodeMultusCache } from "../../../daemon/node/multus/cache.ts";
 
 const defaults = { ifName: "eth0", cniVersion: "1.0.0" } as const;
 

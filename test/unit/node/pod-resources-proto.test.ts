@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { podResourcesService } from "../../../daemon/node/pod-resources-proto.ts";
+import { podResourcesService } from "../../../daemon/node/devices/pod-resources-proto.ts";
 
 const text = (tag: number, value: string) =>
   Buffer.concat([Buffer.from([tag, value.length]), Buffer.from(value)]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { askKubelet } from "../../../daemon/node/pod-resources.ts";
+import { askKubelet } from "../../../daemon/node/devices/pod-resources.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 import { FakeKubelet, type FakeMode, type FakePod } from "../../helpers/fake-kubelet.ts";
 
