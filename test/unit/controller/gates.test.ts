@@ -105,6 +105,8 @@ test("a missing network is named in condition and event, and heals the same pod 
   await withGates(api, async (events) => {
     await until(() => ours(api.pod("p"))?.status === "False", "condition");
     assert.equal(ours(api.pod("p"))?.message, 'PodNetwork "late" not found');
+    // Told after the write has its answer.
+    await until(() => events.length > 0, "event");
     assert.deepEqual(
       events.map(({ type, reason, message, uid }) => [type, reason, message, uid]),
       [["Warning", "NetworkNotFound", 'PodNetwork "late" not found', api.pod("p").metadata.uid]],
@@ -123,7 +125,7 @@ test("a missing network is named in condition and event, and heals the same pod 
     await until(() => gatesOf(api.pod("p")) === 1, "gate gone");
     assert.deepEqual(api.pod("p").spec.schedulingGates, [{ name: "other.io/x" }]);
     assert.equal(ours(api.pod("p"))?.status, "True");
-    assert.equal(events.at(-1)?.reason, "NetworksReady");
+    await until(() => events.at(-1)?.reason === "NetworksReady", "event");
     assert.deepEqual(api.writes, ["p/status", "p/status", "p/status", "p/status", "p"]);
     assert.equal(api.pod("p").status.conditions.length, 2);
   });
