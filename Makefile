@@ -47,7 +47,7 @@ test-runtime: build ## real container runtimes: cnitool, containerd (root)
 test-e2e: build ## a real Kubernetes API server, built from Debian's source on the first run (root; minutes, once)
 	@$(run) e2e $(ARGS)
 
-test-faults: build ## kill -9 at every step, torn files, full disks, load, hostile pods (root; FAULTS=full for all of it)
+test-faults: build ## kill -9 at every step, torn files, full disks, load, hostile pods (root; FAULTS=all for all of it)
 	@$(run) faults $(ARGS)
 
 fuzz: build ## random input with a seed: FUZZ_SECONDS=10 FUZZ_SEED=n
