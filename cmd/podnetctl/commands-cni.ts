@@ -1,9 +1,12 @@
 import type { Command } from "commander";
 import { type AttachmentOptions, callCni } from "./cni-calls.ts";
-import { withClient } from "./session.ts";
+import { UsageError, withClient } from "./session.ts";
 
 /** The id of a namespace that a person attaches by hand: its path's last part, unless `--id` says otherwise. */
 function options(netns: string, given: Partial<AttachmentOptions>): AttachmentOptions {
+  if (!netns.startsWith("/")) {
+    throw new UsageError(`netns "${netns}": must be an absolute path, as in "/run/netns/web"`);
+  }
   const id = given.id ?? `ctl-${netns.split("/").filter(Boolean).at(-1) ?? "netns"}`;
   return {
     id: id.replace(/[^A-Za-z0-9_.-]/g, "-"),

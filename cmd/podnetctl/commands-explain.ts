@@ -102,7 +102,7 @@ function queryOf(
   { namespace, container }: ExplainOptions,
 ): URLSearchParams {
   if ((pod === undefined) === (container === undefined)) {
-    throw new UsageError("explain: name a pod, or a container with --container");
+    throw new UsageError("explain: name either a pod or a container (--container ID)");
   }
   if (pod !== undefined) return new URLSearchParams({ pod, namespace });
   return new URLSearchParams({ container: container ?? "" });

@@ -1,6 +1,7 @@
-import type { Command } from "commander";
+import { Argument, type Command } from "commander";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
+import { logLevels } from "../../lib/base/log.ts";
 import { withClient } from "./session.ts";
 
 const answer = z.looseObject({ level: z.string() });
@@ -8,10 +9,9 @@ const answer = z.looseObject({ level: z.string() });
 /** `podnetctl log-level`: the daemon's log level, now and until it ends. */
 export function addLogLevelCommand(program: Command): void {
   program
-    .command("log-level [level]")
-    .description(
-      "print podnetd's log level, or set it until it is restarted: trace, debug, info, warn, error, silent",
-    )
+    .command("log-level")
+    .description("print podnetd's log level, or set it until it is restarted")
+    .addArgument(new Argument("[level]", "the level to set").choices(logLevels))
     .action(async (level: string | undefined, _options: object, command: Command) => {
       const path = "/v1/log-level";
       const text = await withClient(command, "asking", (client) =>

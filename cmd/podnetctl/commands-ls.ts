@@ -37,15 +37,16 @@ export function addLsCommand(program: Command): void {
       const text = await withClient(command, "listing", (client) =>
         client.send({ method: "GET", path }),
       );
+      const empty = options.pending === true ? "Nothing is pending." : "Nothing is attached.";
       console.log(
-        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(text),
+        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(text, empty),
       );
     });
 }
 
-function table(text: string): string {
+function table(text: string, empty: string): string {
   const list = decode(rows, JSON.parse(text), "answer of podnetd");
-  if (list.length === 0) return "Nothing is attached.";
+  if (list.length === 0) return empty;
   const now = Date.now();
   const head = ["CONTAINER", "POD", "NETWORK", "INTERFACE", "ADDRESSES", "MAC", "STATE", "AGE"];
   const faults = [...new Set(list.flatMap(faultLine))];

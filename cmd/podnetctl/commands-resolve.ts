@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type Command, Option } from "commander";
-import { parseDocument } from "yaml";
 import { z } from "zod";
+import { parseYaml } from "../../daemon/node/yaml-text.ts";
 import { decode } from "../../lib/base/decode.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { withClient } from "./session.ts";
@@ -60,10 +60,15 @@ export function addResolveCommand(program: Command): void {
 }
 
 function readPod(file: string): z.infer<typeof pod> {
-  const document = parseDocument(readText(file), { prettyErrors: false });
-  const [fault] = document.errors;
-  if (fault !== undefined) throw new Error(`read "${file}": ${fault.message}`);
-  return decode(pod, document.toJS({ maxAliasCount: 100 }), `"${file}"`);
+  const documents = parseYaml(readText(file));
+  for (const one of documents) {
+    if ("message" in one) throw new Error(`read "${file}": line ${one.line}: ${one.message}`);
+  }
+  const [only] = documents;
+  if (only === undefined || !("value" in only) || documents.length > 1) {
+    throw new Error(`read "${file}": has ${documents.length} objects: must have one, a Pod`);
+  }
+  return decode(pod, only.value, `"${file}"`);
 }
 
 function readText(file: string): string {

@@ -1,4 +1,5 @@
 import { Command, CommanderError, Option } from "commander";
+import { podnetVersion } from "../../lib/base/version.ts";
 import { DaemonError } from "./client.ts";
 import { addCniCommands } from "./commands-cni.ts";
 import { addDoctorCommand } from "./commands-doctor.ts";
@@ -34,6 +35,8 @@ function buildProgram(): Command {
     )
     .option("--timeout <seconds>", "longest wait for an answer", "130")
     .addHelpText("after", examples)
+    .version(podnetVersion, "--version", "print the version")
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error/, "podnetctl")) })
     .showHelpAfterError("(podnetctl --help shows what there is)")
     .exitOverride();
   addLsCommand(program);

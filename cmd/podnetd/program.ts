@@ -6,9 +6,10 @@ import { startDaemon } from "../../daemon/node/daemon.ts";
 import { debugSwitch } from "../../daemon/node/log-level.ts";
 import { errorText } from "../../lib/base/errors.ts";
 import { openLog } from "../../lib/base/log.ts";
+import { podnetVersion } from "../../lib/base/version.ts";
 
 const help = `
-Every flag is also a key of the configuration file, in camelCase (networksDir: /etc/podnet/networks).
+Every flag is also a key of the configuration file, in camelCase (networksDir: /etc/podnet/networks.d); the file has more keys.
 podnetd stays in the foreground, logs JSON lines to stderr, says "ready" when it serves, and ends on SIGTERM.
 SIGUSR2 switches the log level to debug and back; podnetctl log-level sets any.`;
 
@@ -27,6 +28,9 @@ function buildCommand(): Command {
     .option("--install <true|false|remove>", "keep the stub and podnet's configuration in place")
     .option("--log-level <level>", "trace, debug, info, warn, error or silent")
     .option("--delegate-helper <path>", "the podnet executable that starts plugin executables")
+    .version(podnetVersion, "--version", "print the version")
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error/, "podnetd")) })
+    .showHelpAfterError("(podnetd --help shows what there is)")
     .addHelpText("after", help)
     .exitOverride();
 }

@@ -12,7 +12,10 @@ const pause = 20;
  */
 export function ownDirectory(dir: string): Disposable {
   const owned = tryOwn(dir);
-  if (owned === undefined) throw new Error(`own state directory "${dir}": another podnetd uses it`);
+  if (owned === undefined) {
+    const todo = "stop that one, or give this one a state directory of its own";
+    throw new Error(`own state directory "${dir}": another podnetd uses it: ${todo}`);
+  }
   return owned;
 }
 

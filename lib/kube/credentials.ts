@@ -140,7 +140,7 @@ function unusable(origin: string, cause: unknown): KubeError {
 
 function inCluster(): KubeConfig {
   if (!process.env["KUBERNETES_SERVICE_HOST"]) {
-    throw new Error("KUBERNETES_SERVICE_HOST is not set: this is no pod");
+    throw new Error("KUBERNETES_SERVICE_HOST is not set: this is no pod, give a kubeconfig file");
   }
   const config = new KubeConfig();
   config.loadFromCluster();
