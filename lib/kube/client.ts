@@ -5,9 +5,15 @@ import type { Connection, Credentials } from "./credentials.ts";
 import { KubeError } from "./error.ts";
 import { splitLines } from "./lines.ts";
 
-/** Milliseconds that one request may take, and that a watch may be silent (servers send a bookmark a minute). */
+/** Milliseconds that one request may take. */
 const requestTimeout = 15_000;
+/**
+ * Milliseconds that a watch may be silent. Servers send a bookmark a minute, but not for a kind that nothing happened to since they
+ * started: then it is the connection that is renewed, in case its other end is gone without a word.
+ */
 const watchSilence = 150_000;
+/** What undici says of a body that was silent for too long. */
+const silent = "UND_ERR_BODY_TIMEOUT";
 /** Bytes of one answer: pages of lists are far smaller. */
 const longestAnswer = 128 * 1024 * 1024;
 
@@ -20,7 +26,7 @@ export interface KubeRequest {
   /** Of the body; default application/json. */
   readonly contentType?: string;
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds, in place of 15 s. */
+  /** Milliseconds, in place of 15 s; of a watch: that it may be silent, in place of 150 s. */
   readonly timeout?: number;
 }
 
@@ -61,10 +67,10 @@ export class KubeClient {
     }
   }
 
-  /** The events of a watch until the server ends it. */
+  /** The events of a watch until the server ends it, or was silent for long. */
   async *watch(options: KubeRequest): AsyncGenerator<WatchEvent> {
     try {
-      const { body } = await this.#send(options, options.signal, watchSilence);
+      const { body } = await this.#send(options, options.signal, options.timeout ?? watchSilence);
       for await (const line of splitLines(body)) {
         const event: unknown = JSON.parse(line);
         if (isJsonObject(event) && typeof event["type"] === "string") {
@@ -72,6 +78,7 @@ export class KubeClient {
         }
       }
     } catch (error) {
+      if (errorCode(error) === silent) return;
       throw asKubeError(options, error);
     }
   }
@@ -115,7 +122,9 @@ export class KubeClient {
     const { fingerprint, tls } = connection;
     if (this.#agent?.fingerprint === fingerprint) return this.#agent.agent;
     const old = this.#agent?.agent;
-    const agent = new Agent({ connect: { ...tls, timeout: 10_000 }, keepAliveTimeout: 30_000 });
+    // Not HTTP/2: it would put all watches and questions on one connection, and all would hang when that dies unnoticed.
+    const connect = { ...tls, timeout: 10_000 };
+    const agent = new Agent({ connect, keepAliveTimeout: 30_000, allowH2: false });
     this.#agent = { fingerprint, agent };
     // Requests under way on the old connections finish; watches end when the server ends them.
     old?.close().catch(() => undefined);
