@@ -6,6 +6,7 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NetworkRequest } from "../../lib/cni/request.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
 import type { NodeContext } from "./context.ts";
+import { asFailure } from "./failure.ts";
 import { operationKeys } from "./keys.ts";
 import { NodeLiveness } from "./liveness.ts";
 import { type ForeignAttachment, foreignAttachments } from "./multus/cache-inherit.ts";
@@ -141,7 +142,7 @@ export async function collectNetworks(
         return collectGarbage(networkSteps(node, conflist, { signal, liveness }), valid);
       });
     } catch (error) {
-      faults.push(error);
+      faults.push(asFailure(error, `collect network "${name}"`));
     }
   }
   return faults;

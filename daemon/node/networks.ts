@@ -29,6 +29,8 @@ export interface NetworkSource {
   /** The node's own network configuration of that name. */
   conflist(name: string): Promise<Conflist | undefined>;
   list(): Promise<readonly KnownNetwork[]>;
+  /** What can't be read and does not even say which network it is: `"file.yaml" line 3: ...`. Absent where there are no files. */
+  unreadable?(): Promise<readonly string[]>;
   /** The ranges of addresses that the cluster has set apart for this node's pods; absent where there is no cluster. */
   podCidrs?(): Promise<readonly string[]>;
 }
@@ -88,6 +90,14 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
       const fault = faultOf(manifests);
       return [{ ref: first.ref, file: first.file, ...(fault === undefined ? {} : { fault }) }];
     });
+  }
+
+  async unreadable(): Promise<readonly string[]> {
+    this.#refresh();
+    return [...this.#files.values()]
+      .flatMap(({ manifests }) => manifests.filter(({ ref }) => ref === undefined))
+      .flatMap(({ faults }) => faults)
+      .map(({ file, line, text }) => `"${file}" line ${line}: ${text}`);
   }
 
   [Symbol.dispose](): void {

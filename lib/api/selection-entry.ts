@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { type Fault, formatPath } from "../base/decode.ts";
+import { issueText } from "../base/decode-texts.ts";
 import { parseIp } from "../base/ip.ts";
 import { isJsonObject } from "../base/json.ts";
 import { unknownKeyText } from "./nearest.ts";
@@ -73,7 +74,7 @@ function decodeEntry<T extends z.ZodType>(
   value: unknown,
   place: EntryPlace,
 ): z.output<T> | undefined {
-  const outcome = schema.safeParse(withoutNulls(value));
+  const outcome = schema.safeParse(withoutNulls(value), { error: issueText });
   if (outcome.success) return outcome.data;
   for (const issue of outcome.error.issues) {
     const missing = issue.path.length === 1 && !hasKey(value, issue.path[0]);

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { issueText } from "./decode-texts.ts";
 
 /** One thing that is wrong with an outside value: where (`ranges[0][1].subnet`; empty for the value itself) and what. */
 export interface Fault {
@@ -37,7 +38,7 @@ export function formatPath(keys: readonly PropertyKey[]): string {
  * Throws a DecodeError with all faults.
  */
 export function decode<T extends z.ZodType>(schema: T, value: unknown, what: string): z.output<T> {
-  const outcome = schema.safeParse(value);
+  const outcome = schema.safeParse(value, { error: issueText });
   if (outcome.success) return outcome.data;
   throw new DecodeError(
     what,

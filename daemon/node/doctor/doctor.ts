@@ -90,6 +90,9 @@ async function networkFindings({ networks }: DoctorParts): Promise<Finding[]> {
         "correct it: pods that ask for it fail",
       ),
     );
+  for (const fault of (await networks.unreadable?.()) ?? []) {
+    findings.push(error("networks", fault, "correct it: its networks are not known"));
+  }
   const number = known.length;
   return orFine(findings, ok("networks", `${number} known, all can be used`));
 }

@@ -271,3 +271,13 @@ test("networks: a directory that has vanished can't tell, a pipe is no manifest"
   assert.ok(await source.podNetwork("blue"));
   assert.match(lines.join(""), /pipe\.yaml.*must be a regular file/);
 });
+
+test("networks: what does not even say which network it is can be asked for, with file and line", async () => {
+  await put("blue.yaml", blue());
+  await put("torn.yaml", `${blue()}---\nkind: PodNetwork\nmetadata: {name: [\n`);
+  await put("odd.yaml", "kind: Pod\n");
+  const [odd, torn, ...more] = await source.unreadable();
+  assert.match(odd ?? "", /^".+\/odd\.yaml" line 1: /);
+  assert.match(torn ?? "", /^".+\/torn\.yaml" line \d+: /);
+  assert.deepEqual(more, []);
+});
