@@ -100,6 +100,7 @@ export function withNodeDefault(source: NetworkSource, config: NodeDefaultConfig
     nad: (namespace, name) => source.nad(namespace, name),
     // Without the implied one: garbage of a network that others attach to as well is the runtime's to name.
     list: () => source.list(),
+    ...(source.podCidrs === undefined ? {} : { podCidrs: source.podCidrs.bind(source) }),
     ...(source.unreadable === undefined ? {} : { unreadable: source.unreadable.bind(source) }),
   };
 }
