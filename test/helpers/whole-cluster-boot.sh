@@ -18,6 +18,9 @@ for path in etc opt var; do
   mkdir -p "$folder/upper/$path" "$folder/work/$path"
   mount -t overlay overlay -o "lowerdir=/$path,upperdir=$folder/upper/$path,workdir=$folder/work/$path" "/$path"
 done
+# What the machine itself has of it is not the node's.
+[ -e "$folder/booted" ] || rm -rf /etc/cni /opt/cni /var/lib/cni /var/lib/podnet /var/lib/kubelet /etc/podnet /etc/kubernetes
+touch "$folder/booted"
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -p /run/netns /run/lock /etc/cni/net.d /opt/cni/bin /var/lib/containerd /var/lib/kubelet /var/log/pods
 # containerd's snapshots are overlays themselves, which can't lie on one.

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Lab, type Place, runCommand } from "./lab.ts";
@@ -30,6 +30,7 @@ export class ClusterNode implements Place {
   }
 
   static async start(lab: Lab): Promise<ClusterNode> {
+    sweepCgroups();
     const node = new ClusterNode(lab);
     node.#makeCgroup();
     await node.boot();
@@ -151,5 +152,13 @@ export class ClusterNode implements Place {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.crash();
+  }
+}
+
+/** Cgroups of nodes whose test was killed: namespaces go by themselves, these do not. */
+function sweepCgroups(): void {
+  for (const name of cgroupRoots().flatMap((root) => readdirSync(root))) {
+    const pid = /^podnet-test-(\d+)-\d+$/.exec(name)?.[1];
+    if (pid !== undefined && !existsSync(`/proc/${pid}`)) removeCgroup(name);
   }
 }
