@@ -24,7 +24,7 @@ function buildCommand(): Command {
     .option("--cni-conf-dir <dir>", "the node's network configuration lists")
     .option("--kubeconfig <file>", "the cluster's API: a kubeconfig, or in-cluster")
     .option("--node-name <name>", "this node in the cluster; default: $NODE_NAME")
-    .option("--metrics <address|off>", "where to serve /metrics and /healthz")
+    .option("--metrics <address|off>", "where to serve /metrics, /healthz, /readyz")
     .option("--install <true|false|remove>", "keep the stub and podnet's configuration in place")
     .option("--log-level <level>", "trace, debug, info, warn, error or silent")
     .option("--delegate-helper <path>", "the podnet executable that starts plugin executables")

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { configKeys } from "../../../daemon/node/config-schema.ts";
@@ -69,17 +69,47 @@ test("docs/plugins.md has each type that runs in process, and no other", () => {
   assert.deepEqual(types.toSorted(), inProcess.toSorted());
 });
 
-test("links between the documents lead somewhere", () => {
-  const pages = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "DECISIONS.md",
-    "CHANGELOG.md",
-    ...readdirSync("docs").map((name) => `docs/${name}`),
-  ];
+const pages = [
+  "README.md",
+  "ARCHITECTURE.md",
+  "DECISIONS.md",
+  "CHANGELOG.md",
+  ...readdirSync("docs").map((name) => `docs/${name}`),
+];
+
+/** The anchors of a page's headings, as the usual viewers make them. */
+function anchors(page: string): readonly string[] {
+  return [...page.matchAll(/^#+ (.+)$/gm)].map(([, title = ""]) =>
+    title
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replace(/\s/g, "-"),
+  );
+}
+
+test("links between the documents lead somewhere, to a heading too", () => {
+  let links = 0;
   for (const page of pages) {
-    for (const [, target = ""] of read(page).matchAll(/\]\((?!https?:)([^)#]+)/g)) {
-      assert.doesNotThrow(() => readFileSync(join(dirname(page), target)), `${page}: ${target}`);
+    for (const [, target = "", anchor] of read(page).matchAll(
+      /\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)/g,
+    )) {
+      const path = target === "" ? page : join(dirname(page), target);
+      assert.ok(existsSync(path), `${page}: ${target}`);
+      if (anchor !== undefined)
+        assert.ok(anchors(read(path)).includes(anchor), `${page}: ${anchor}`);
+      links++;
     }
   }
+  assert.ok(links > 40);
+});
+
+test("files of this repository that the documents name are there", () => {
+  const named = pages.flatMap((page) =>
+    [...read(page).matchAll(/`((?:test|conf|cmd|daemon|lib)\/[\w./*-]+)`/g)].map(
+      ([, path = ""]) => `${page}: ${path}`,
+    ),
+  );
+  assert.ok(named.length > 20);
+  const gone = named.filter((one) => globSync(one.replace(/^.+: /, "")).length === 0);
+  assert.deepEqual(gone, []);
 });
