@@ -40,7 +40,7 @@ function buildCommand(): Command {
     .option("--no-create-default", "the operator makes it")
     .option(
       "--ip-families <list>",
-      "of the default network: ipv4, ipv6, both, auto",
+      "of the default network: auto, none, ipv4, ipv6 or ipv4,ipv6",
       families,
       "auto",
     )

@@ -28,8 +28,10 @@ const answer = z.array(
     defaultRoute: z.array(z.string()),
     resource: z.string().optional(),
     provider: z.string().optional(),
+    faults: z.array(z.string()).default([]),
   }),
 );
+type Rows = z.infer<typeof answer>;
 
 /** `podnetctl resolve`: what a pod would get. */
 export function addResolveCommand(program: Command): void {
@@ -53,9 +55,14 @@ export function addResolveCommand(program: Command): void {
       const text = await withClient(command, "resolving", (client) =>
         client.send({ method: "POST", path: "/v1/resolve", body }),
       );
+      const rows = decode(answer, JSON.parse(text), "answer of podnetd");
       console.log(
-        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(text),
+        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(rows),
       );
+      const faults = rows.flatMap((row) =>
+        row.faults.map((fault) => `network "${row.network}": ${fault}`),
+      );
+      if (faults.length > 0) throw new Error(`the pod would fail: ${faults.join("; ")}`);
     });
 }
 
@@ -79,8 +86,7 @@ function readText(file: string): string {
   }
 }
 
-function table(text: string): string {
-  const rows = decode(answer, JSON.parse(text), "answer of podnetd");
+function table(rows: Rows): string {
   if (rows.length === 0)
     return "No network: the pod asks for none and there is no default network.";
   const devices = rows.some(({ resource }) => resource !== undefined);

@@ -6,6 +6,7 @@ import type { NodeContext } from "./context.ts";
 import { type DefaultRouteOwner, type LeftAlone, type Plan, planAttachments } from "./plan.ts";
 import { resolveNetworks } from "./resolve.ts";
 import { podAnnotations, podNamespace, type Selected, selectNetworks } from "./select.ts";
+import { configurationFaults } from "./vet-preview.ts";
 
 /** The parts of an ADD request that say which networks it is for. */
 export interface PlanRequest {
@@ -82,6 +83,8 @@ export interface PreviewRow {
   readonly resource?: string;
   /** Of a network that podnet leaves alone: who attaches it. */
   readonly provider?: string;
+  /** What in the network's configuration would make the ADD fail. */
+  readonly faults: readonly string[];
 }
 
 /** What a pod with these annotations would get. Changes nothing; rejects as `planRequest`. */
@@ -91,7 +94,7 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
     args: new Map([["K8S_POD_NAMESPACE", wish.namespace]]),
     ifName: wish.ifName,
   });
-  const rows = attachments.map((attachment, place) => {
+  const rows = attachments.map(async (attachment, place): Promise<PreviewRow> => {
     const { network, ifName, default: isDefault, conflist, resourceName } = attachment;
     const { plugins } = decodeConflist(conflist);
     return {
@@ -105,13 +108,14 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
         ...ownedRoute("IPv6", defaultRoute.v6, place),
       ],
       ...(resourceName === undefined ? {} : { resource: resourceName }),
+      faults: await configurationFaults(node, attachment),
     };
   });
-  return [...rows, ...leftAlone.map(leftRow)];
+  return [...(await Promise.all(rows)), ...leftAlone.map(leftRow)];
 }
 
 function leftRow({ network, provider, ifName }: LeftAlone): PreviewRow {
-  const none = { plugins: [], ipam: [], defaultRoute: [] };
+  const none = { plugins: [], ipam: [], defaultRoute: [], faults: [] };
   return { network, interface: ifName, default: false, ...none, provider };
 }
 

@@ -151,6 +151,14 @@ function isTheirs(node: NodeContext, record: SandboxRecord, networks: readonly s
 
 function takeExecutable({ config }: NodeContext): RemovalStep {
   const path = join(config.cniBinDir[0] ?? "", "podnet");
+  const user = confFileNames(config.cniConfDir).find((name) =>
+    callsPodnet(textOf(join(config.cniConfDir, name)) ?? ""),
+  );
+  if (user !== undefined) {
+    const file = join(config.cniConfDir, user);
+    const detail = `kept: "${file}" calls podnet, at another socket: remove that file, then repeat this`;
+    return { step: "executable", done: false, detail };
+  }
   const was = textOf(path) !== undefined;
   if (was) takeAway(path);
   return {
@@ -158,6 +166,15 @@ function takeExecutable({ config }: NodeContext): RemovalStep {
     done: true,
     detail: was ? `removed "${path}"` : `"${path}" is not there`,
   };
+}
+
+/** A configuration of somebody else's podnet, without which its pods could not start. */
+function callsPodnet(text: string): boolean {
+  try {
+    return metaTypeOf(decodeConflist(text)) === "podnet";
+  } catch {
+    return false;
+  }
 }
 
 /** Milliseconds between attempts of a daemon that was told by its configuration to give the node back. */
