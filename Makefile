@@ -44,7 +44,7 @@ test-conformance: build ## the CNI specification, and the reference plugins side
 test-runtime: build ## real container runtimes: cnitool, containerd (root)
 	@$(run) runtime $(ARGS)
 
-test-e2e: build ## a real Kubernetes API server, built from Debian's source on the first run (root; minutes, once)
+test-e2e: image ## a real Kubernetes API server, built from Debian's source on the first run (root; minutes, once)
 	@$(run) e2e $(ARGS)
 
 test-faults: build ## kill -9 at every step, torn files, full disks, load, hostile pods (root; FAULTS=all for all of it)
