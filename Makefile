@@ -6,7 +6,7 @@ node_arch := $(if $(filter aarch64,$(shell uname -m)),arm64,x64)
 export PATH := $(CURDIR)/node_modules/node-linux-$(node_arch)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 run := node test/run.ts
 
-.PHONY: help prepare build image check test test-unit test-kernel test-vm test-conformance test-runtime test-e2e test-faults fuzz bench demo install clean
+.PHONY: help prepare build image check test test-unit test-kernel test-vm test-conformance test-runtime test-api test-e2e test-faults fuzz bench demo install clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,8 +44,11 @@ test-conformance: build ## the CNI specification, and the reference plugins side
 test-runtime: build ## real container runtimes: cnitool, containerd (root)
 	@$(run) runtime $(ARGS)
 
-test-e2e: image ## a real Kubernetes API server, built from Debian's source on the first run (root; minutes, once)
+test-api: build ## the API server's part of test-e2e (root)
 	@$(run) e2e $(ARGS)
+
+test-e2e: image ## a real Kubernetes API server and a whole cluster, built from Debian's source on the first run (root; minutes, once)
+	@$(run) e2e cluster $(ARGS)
 
 test-faults: build ## kill -9 at every step, torn files, full disks, load, hostile pods (root; FAULTS=all for all of it)
 	@$(run) faults $(ARGS)

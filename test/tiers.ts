@@ -53,7 +53,9 @@ export const tiers: readonly Tier[] = [
     concurrency: 1,
   },
   // Not part of 'make test': the first run builds Kubernetes, for minutes.
-  { name: "e2e", files: glob("test/e2e/kube/**/*.test.ts"), needs: kernel, concurrency: 2 },
+  { name: "e2e", files: glob("test/e2e/kube/*.test.ts"), needs: kernel, concurrency: 2 },
+  // A whole cluster on one machine: its deadlines need a machine that nobody else uses.
+  { name: "cluster", files: tests("test/e2e/kube/cluster"), needs: kernel, concurrency: 1 },
   // Not part of 'make test' either: minutes, of which FAULTS_SECONDS are drawn cases.
   { name: "faults", files: tests("test/faults"), needs: kernel, parts: plugins, concurrency: 1 },
   { name: "fuzz", files: tests("test/fuzz"), needs: [], concurrency: 2 },
