@@ -34,7 +34,7 @@ export class PodnetInstallation {
   }
 
   /** The DaemonSet's pod is ready, and it is the newest one. */
-  async ready(seconds = 90): Promise<void> {
+  async ready(seconds = 240): Promise<void> {
     const path = `/apis/apps/v1/namespaces/${podnetNamespace}/daemonsets/podnetd`;
     await this.#cluster.eventually(
       "podnetd ready",
@@ -67,7 +67,7 @@ export class PodnetInstallation {
     await this.#cluster.eventually(
       "podnetd started again",
       async () => ((await restarts()) > before ? true : undefined),
-      { about: () => this.about() },
+      { seconds: 120, about: () => this.about() },
     );
     await this.ready();
   }

@@ -102,7 +102,7 @@ export class ClusterPods {
   }
 
   /** The pod once it runs. */
-  async running(path: string, seconds = 60): Promise<KubeObject> {
+  async running(path: string, seconds = 180): Promise<KubeObject> {
     const [namespace = "", name = ""] = path.split("/");
     const at = `/api/v1/namespaces/${namespace}/pods/${name}`;
     return await this.#cluster.eventually(

@@ -140,7 +140,7 @@ export class WholeCluster implements AsyncDisposable, PodsCluster {
   async eventually<T>(
     what: string,
     ask: () => T | undefined | Promise<T | undefined>,
-    { seconds = 60, about = () => "" }: { seconds?: number; about?: () => string } = {},
+    { seconds = 120, about = () => "" }: { seconds?: number; about?: () => string } = {},
   ): Promise<T> {
     let fault = "";
     for (const until = Date.now() + seconds * 1000; Date.now() < until; await sleep(100)) {
@@ -163,7 +163,7 @@ export class WholeCluster implements AsyncDisposable, PodsCluster {
         const tainted = (node?.spec.taints ?? []).length > 0;
         return !tainted && readyOf(node) ? true : undefined;
       },
-      { seconds: 90, about: () => this.logs() },
+      { seconds: 180, about: () => this.logs() },
     );
   }
 

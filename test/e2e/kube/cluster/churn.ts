@@ -81,13 +81,16 @@ async function churn(whole: Whole, prefix: string, disturb: () => Promise<void>)
   const { cluster, podnet } = whole;
   const pods = new Churn(whole, prefix);
   const stop = new AbortController();
-  const limit = AbortSignal.timeout(120_000 + count * 4_000);
+  const limit = AbortSignal.timeout(300_000 + count * 4_000);
   const running = pods.run(AbortSignal.any([limit, stop.signal]));
-  await cluster.eventually("some pods", () => (pods.records.length > count / 9 ? true : undefined));
+  const begun = () => (pods.records.length > count / 9 ? true : undefined);
   try {
+    await cluster.eventually("some pods", begun, { seconds: 240, about: () => podnet.about() });
     await disturb();
     await running;
   } catch (error) {
+    stop.abort();
+    await running.catch(() => undefined);
     await pods.endAlive();
     throw error;
   } finally {
@@ -100,6 +103,8 @@ async function churn(whole: Whole, prefix: string, disturb: () => Promise<void>)
     [],
     "pods whose first process found other interfaces than were asked for",
   );
+  // What the kubelet still has to take down is not the next one's load.
+  await nothingLeft(cluster);
 }
 
 export function churnTests(whole: () => Whole): void {

@@ -44,6 +44,6 @@ export async function nothingLeft(cluster: WholeCluster): Promise<void> {
       last = leftovers(cluster);
       return last.length === 0 ? true : undefined;
     },
-    { seconds: 90, about: () => `${last.join("\n")}\n${cluster.logs()}` },
+    { seconds: 240, about: () => `${last.join("\n")}\n${cluster.logs()}` },
   );
 }

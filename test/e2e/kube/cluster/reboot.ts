@@ -29,7 +29,7 @@ async function runsAgain({ cluster }: Whole, name: string): Promise<KubeObject> 
       const again = pod.status.phase === "Running" && container?.restartCount > 0;
       return again && container?.ready && cluster.pods.seen(pod) !== undefined ? pod : undefined;
     },
-    { seconds: 150, about: () => `${cluster.pods.events(`default/${name}`)}\n${cluster.logs()}` },
+    { seconds: 240, about: () => `${cluster.pods.events(`default/${name}`)}\n${cluster.logs()}` },
   );
 }
 
@@ -44,7 +44,7 @@ export function rebootTests(whole: () => Whole): void {
       assert.equal(ofAnotherBoot(whole()), names.length);
       cluster.pods.forgetSeen();
       await cluster.rebootNode();
-      await podnet.ready(150);
+      await podnet.ready();
       for (const name of names) {
         const pod = await runsAgain(whole(), name);
         const seen = cluster.pods.seen(pod)?.map((one) => one.name);

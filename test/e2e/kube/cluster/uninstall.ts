@@ -50,7 +50,7 @@ export function uninstallTests(whole: () => Whole): void {
           );
           return job.status.succeeded === 1 ? true : undefined;
         },
-        { seconds: 180, about: () => podnet.about() },
+        { seconds: 300, about: () => podnet.about() },
       );
       await cluster.eventually("podnetd gone", async () =>
         (await podnet.pods()).length === 0 ? true : undefined,
