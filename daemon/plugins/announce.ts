@@ -1,4 +1,5 @@
 import * as libc from "../../lib/base/libc.ts";
+import { SystemError } from "../../lib/base/system-error.ts";
 import type { CniIp } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import {
@@ -53,6 +54,6 @@ function ignoreRefusal(work: () => void): void {
   try {
     work();
   } catch (error) {
-    if (!(error instanceof libc.SystemError)) throw error;
+    if (!(error instanceof SystemError)) throw error;
   }
 }

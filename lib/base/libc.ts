@@ -1,5 +1,6 @@
 import { constants } from "node:os";
 import koffi, { type KoffiFunc, type node } from "koffi";
+import { SystemError } from "./system-error.ts";
 
 /**
  * The one native boundary: the few libc calls that Node does not offer, through koffi. Everything here is a thin typed call
@@ -82,36 +83,6 @@ const LOCK_UNLOCK = 8;
 const RUSAGE_THREAD = 1;
 /** Offset in struct rusage where long has 64 bits: two struct timeval and twelve longs are before it. */
 const RU_NVCSW = 128;
-
-/** A libc call that failed. `code` is the errno's name (`EEXIST`), `errno` its positive number. */
-export class SystemError extends Error {
-  override readonly name = "SystemError";
-  readonly code: string;
-  readonly errno: number;
-  readonly call: string;
-
-  constructor(call: string, errno: number) {
-    const code = errnoName(errno);
-    super(`${call}: ${code}`);
-    this.code = code;
-    this.errno = errno;
-    this.call = call;
-  }
-}
-
-const errnoNames = new Map<number, string>([
-  [85, "ERESTART"],
-  [524, "ENOTSUPP"],
-]);
-for (const [name, number] of Object.entries(constants.errno)) {
-  // Where two names share a number, the kernel's own one wins.
-  if (name !== "EWOULDBLOCK" && name !== "ENOTSUP") errnoNames.set(number, name);
-}
-
-/** The name of a positive errno: `EEXIST` for 17. Numbers without a name give `E` and the number. */
-export function errnoName(errno: number): string {
-  return errnoNames.get(errno) ?? `E${errno}`;
-}
 
 function check(call: string, result: number): number {
   if (result < 0) throw new SystemError(call, koffi.errno());

@@ -1,5 +1,5 @@
 import { errorCode } from "../base/errors.ts";
-import { errnoName } from "../base/libc.ts";
+import { errnoName } from "../base/system-error.ts";
 import type { Acknowledgement } from "./message.ts";
 
 /** The kernel refused an operation, or it could not be carried out. Callers match on `code`. */

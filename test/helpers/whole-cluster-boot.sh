@@ -15,8 +15,8 @@ for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
   break
 done
 for path in etc opt var; do
-  mkdir -p "$folder/upper/$path" "$folder/work/$path"
-  mount -t overlay overlay -o "lowerdir=/$path,upperdir=$folder/upper/$path,workdir=$folder/work/$path" "/$path"
+  mkdir -p "$folder/upper/$path" "$folder/scratch/$path"
+  mount -t overlay overlay -o "lowerdir=/$path,upperdir=$folder/upper/$path,workdir=$folder/scratch/$path" "/$path"
 done
 # What the machine itself has of it is not the node's.
 [ -e "$folder/booted" ] || rm -rf /etc/cni /opt/cni /var/lib/cni /var/lib/podnet /var/lib/kubelet /etc/podnet /etc/kubernetes
