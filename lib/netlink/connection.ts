@@ -180,14 +180,20 @@ export class Connection {
 
   /** The kernel has queued every answer by the time that `send` returns, except the later parts of a dump. */
   async #receive(batch: readonly Pending[], sequences: readonly number[]): Promise<void> {
-    const isDump = isDumpRequest(batch[0]);
-    if (isDump) {
-      this.#dumping = this.#receiveDump(sequences[0] ?? 0);
-      await this.#dumping;
+    if (isDumpRequest(batch[0])) {
+      // Set and cleared here, in this order, whatever the reader does: it may have nothing left to read and end at once.
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#dumping = promise;
+      try {
+        await this.#receiveDump(sequences[0] ?? 0);
+      } finally {
+        this.#dumping = undefined;
+        resolve();
+      }
       return;
     }
     // Two readers at once would take parts of a dump from each other.
-    while (this.#dumping !== undefined) await this.#dumping.catch(() => undefined);
+    while (this.#dumping !== undefined) await this.#dumping;
     this.#drain();
   }
 
@@ -201,14 +207,10 @@ export class Connection {
   }
 
   async #receiveDump(sequence: number): Promise<void> {
-    try {
-      while (this.#pending.has(sequence)) {
-        const datagram = await this.#socket.receiveAsync();
-        if (datagram === undefined) return;
-        this.#dispatch(datagram);
-      }
-    } finally {
-      this.#dumping = undefined;
+    while (this.#pending.has(sequence)) {
+      const datagram = await this.#socket.receiveAsync();
+      if (datagram === undefined) return;
+      this.#dispatch(datagram);
     }
   }
 

@@ -150,6 +150,29 @@ test("query, one reply, is answered by it alone, and a refusal rejects", async (
   }
 });
 
+/** The kernel has answered a dump before the pool says that it was sent: its thread had to wait for a processor. */
+class LateKernel extends FakeKernel {
+  override async sendAsync(bytes: Uint8Array): Promise<void> {
+    this.send(bytes);
+    const isDump = (Buffer.from(bytes).readUInt16LE(6) & 0x300) === 0x300;
+    for (let turn = isDump ? 3 : 1; turn > 0; turn -= 1) await new Promise(setImmediate);
+  }
+}
+
+test("dump, its answer read by a request beside it before it is known to be sent, ends and holds nobody up", async () => {
+  const kernel = new LateKernel((asked) =>
+    (asked.flags & 0x300) === 0x300
+      ? [answer(16, asked.sequence, { flags: 2 }), done(asked)]
+      : [acknowledge(asked)],
+  );
+  const connection = new Connection(kernel, contended());
+  const dump = connection.dump("list", request(18));
+  await new Promise(setImmediate);
+  await connection.executeDetached("delete", request(17));
+  assert.equal((await dump).length, 1);
+  await connection.execute("set", request(16));
+});
+
 test("close, requests not sent yet and later ones, rejects with EBADF", async () => {
   const kernel = new FakeKernel((asked) => [acknowledge(asked)]);
   const connection = new Connection(kernel, contended());
