@@ -2,7 +2,7 @@ import { errorText } from "../../lib/base/errors.ts";
 import { together } from "../../lib/base/together.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { encodeCniArgs, type SandboxRequest } from "../../lib/cni/request.ts";
+import type { SandboxRequest } from "../../lib/cni/request.ts";
 import { type CniResult, emptyResult } from "../../lib/cni/types.ts";
 import { attach } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
@@ -19,6 +19,7 @@ import type { Plan } from "./plan.ts";
 import { planRequest } from "./plan-request.ts";
 import { podOf } from "./pods.ts";
 import type { AttachmentRecord, SandboxRecord } from "./record.ts";
+import { cniPathOf, recordHead } from "./record-head.ts";
 import { inRuns } from "./runs.ts";
 import { type OpenSandbox, openSandbox, reopenSandbox } from "./sandbox.ts";
 import { giveBack } from "./undo.ts";
@@ -39,7 +40,7 @@ export async function add(
   await undoInterrupted(node, request, signal);
   const plan = await planRequest(node, request);
   const devices = await devicesOfPod(node, request, { attachments: plan.attachments, signal });
-  await requireExecutables(node.plugins, plan, cniPathOf(node, request));
+  await requireExecutables(node.plugins, plan, cniPathOf(node.config, request));
   await refuseTakenNames(plan, sandbox);
   refuseForeignNames(node, request, plan);
   await claimFixed(node, request, { attachments: plan.attachments, signal });
@@ -120,10 +121,6 @@ async function undoInterrupted(
   }
 }
 
-function cniPathOf(node: NodeContext, request: SandboxRequest): string[] {
-  return [...request.cniPath, ...node.config.cniBinDir];
-}
-
 /** An interface that is there already belongs to somebody: it must not be mistaken for ours when the ADD is undone. */
 async function refuseTakenNames(plan: Plan, sandbox: OpenSandbox): Promise<void> {
   const made = plan.attachments.filter(
@@ -162,17 +159,9 @@ function intend(
     bootId: node.bootId,
   });
   const record: SandboxRecord = {
-    version: 1,
-    containerId: request.containerId,
-    ifName: request.ifName,
+    ...recordHead(node, request),
     netns: request.netnsPath,
     netnsCookie: to.sandbox.cookie,
-    bootId: node.bootId,
-    cniNetwork: request.networkName,
-    cniArgs: encodeCniArgs(request.args),
-    cniPath: cniPathOf(node, request),
-    pod: podOf(request.args),
-    created: new Date().toISOString(),
     phase: "adding",
     attachments: assigned.map((one) => recordOf(node, request, one)),
     ...(leftAlone.length === 0 ? {} : { leftAlone: [...leftAlone] }),

@@ -1,10 +1,10 @@
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { encodeCniArgs, type SandboxRequest } from "../../lib/cni/request.ts";
+import type { SandboxRequest } from "../../lib/cni/request.ts";
 import { checkAttachment } from "./attachment.ts";
 import type { NodeContext } from "./context.ts";
 import { findInherited } from "./multus/cache-inherit.ts";
-import { podOf } from "./pods.ts";
 import type { SandboxRecord } from "./record.ts";
+import { recordHead } from "./record-head.ts";
 import { openSandbox } from "./sandbox.ts";
 
 /**
@@ -20,17 +20,9 @@ async function checkInherited(
   if (found === undefined || found === "in hand" || found.attachments.length === 0) return false;
   using sandbox = openSandbox(request.netnsPath);
   const record: SandboxRecord = {
-    version: 1,
-    containerId: request.containerId,
-    ifName: request.ifName,
+    ...recordHead(node, request),
     netns: request.netnsPath,
     netnsCookie: sandbox.cookie,
-    bootId: node.bootId,
-    cniNetwork: request.networkName,
-    cniArgs: encodeCniArgs(request.args),
-    cniPath: [...request.cniPath, ...node.config.cniBinDir],
-    pod: podOf(request.args),
-    created: new Date().toISOString(),
     phase: "attached",
     attachments: [...found.attachments],
   };

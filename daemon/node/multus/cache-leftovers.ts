@@ -1,11 +1,10 @@
 import { CniError } from "../../../lib/cni/errors.ts";
 import type { DelRequest } from "../../../lib/cni/request.ts";
-import { encodeCniArgs } from "../../../lib/cni/request.ts";
 import type { NodeContext } from "../context.ts";
 import { operationKeys } from "../keys.ts";
 import type { NodeLiveness } from "../liveness.ts";
-import { podOf } from "../pods.ts";
 import type { AttachmentRecord, SandboxRecord } from "../record.ts";
+import { recordHead } from "../record-head.ts";
 import { foreignNetns, reopenSandbox } from "../sandbox.ts";
 import { giveBack } from "../undo.ts";
 import {
@@ -25,16 +24,8 @@ export function foreignRecord(
   attachments: AttachmentRecord[],
 ): SandboxRecord {
   return {
-    version: 1,
-    containerId: request.containerId,
-    ifName: request.ifName,
+    ...recordHead(node, request),
     ...foreignNetns(node, request.netnsPath),
-    bootId: node.bootId,
-    cniNetwork: request.networkName,
-    cniArgs: encodeCniArgs(request.args),
-    cniPath: [...request.cniPath, ...node.config.cniBinDir],
-    pod: podOf(request.args),
-    created: new Date().toISOString(),
     deleting: new Date().toISOString(),
     phase: "deleting",
     attachments,
