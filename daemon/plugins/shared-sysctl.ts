@@ -47,7 +47,8 @@ function readHere(path: string): string | undefined {
 function writeHere({ path, value, optional }: Sysctl): CniError | undefined {
   if (readHere(path) === value) return undefined;
   try {
-    writeFileSync(`${root}/${path}`, value);
+    // Writing nothing at all changes nothing and says so to nobody: an empty value is a line without text.
+    writeFileSync(`${root}/${path}`, value === "" ? "\n" : value);
   } catch (error) {
     if (optional === true) return undefined;
     return new CniError(cniCode.ioFailure, `set ${path} to "${value}": ${errorText(error)}`, {

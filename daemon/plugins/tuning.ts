@@ -160,14 +160,31 @@ async function add(call: PluginCall, { sysctls, settings }: TuningConfig): Promi
   }
   const sandbox = requireSandbox(call);
   writeSysctls(sandbox.netns, sysctls);
-  if (Object.keys(settings).length === 0) return result;
+  const spelled = spelledByKernel(sandbox, sysctls);
+  if (Object.keys(settings).length === 0) {
+    if (Object.keys(spelled).length > 0) await call.state.save({ sysctl: spelled });
+    return result;
+  }
   const link = await requireInterface(call, sandbox);
-  await call.state.save(settingsOf(link, settings));
+  await call.state.save({ ...settingsOf(link, settings), sysctl: spelled });
   await apply(call, sandbox, { link, settings });
   if (settings.mac !== undefined && link.mac !== undefined) {
     await changeMacSpoofCheck(call, { from: link.mac, to: settings.mac });
   }
   return withSettings(call, result, settings);
+}
+
+/** Values that the kernel tells in other words than they were written: "80,81" as "80-81", a blank as a tab. */
+function spelledByKernel(
+  { netns }: Sandbox,
+  sysctls: readonly Sysctl[],
+): Readonly<Record<string, string>> {
+  const present = sysctls.map(({ path, value }) => ({ path, value, now: readSysctl(netns, path) }));
+  return Object.fromEntries(
+    present.flatMap(({ path, value, now }) =>
+      now === undefined || now === value.trim() ? [] : [[path, now]],
+    ),
+  );
 }
 
 async function requireInterface(call: PluginCall, sandbox: Sandbox): Promise<Link> {
@@ -248,24 +265,32 @@ const stateField = z.object({
   promisc: optional(z.boolean()),
   allmulti: optional(z.boolean()),
   txQLen: optional(z.int()),
+  sysctl: optional(z.record(z.string(), z.string())),
 });
 
-async function del(call: PluginCall): Promise<void> {
+function savedState(call: PluginCall): z.infer<typeof stateField> | undefined {
   const state = call.state.load();
+  if (state === undefined) return undefined;
+  return decodeConfig(stateField, state, { network: call.network, plugin: "saved tuning" });
+}
+
+async function del(call: PluginCall): Promise<void> {
+  const state = savedState(call);
   if (state === undefined || call.sandbox === undefined) return;
+  const { sysctl: _, ...before } = state;
+  const settings: InterfaceSettings = withoutAbsent(before);
+  if (Object.keys(settings).length === 0) return;
   const link = await call.sandbox.rtnl.getLink({ name: call.ifName });
   if (link === undefined) return;
-  const settings = withoutAbsent(
-    decodeConfig(stateField, state, { network: call.network, plugin: "saved tuning" }),
-  );
   await apply(call, call.sandbox, { link, settings });
 }
 
 async function check(call: PluginCall, { sysctls, settings }: TuningConfig): Promise<void> {
   const sandbox = requireSandbox(call);
+  const spelled = sysctls.length === 0 ? undefined : savedState(call)?.sysctl;
   for (const { path, value } of sysctls) {
     const present = readSysctl(sandbox.netns, path);
-    if (present === value.trim()) continue;
+    if (present === (spelled?.[path] ?? value.trim())) continue;
     throw drift(call, `${path} is "${present ?? "missing"}" instead of "${value}"`);
   }
   if (Object.keys(settings).length === 0) return;

@@ -18,8 +18,14 @@ let world: PluginWorld | undefined;
 /** The time may be up in the middle of an attempt, which has to end before anything else. */
 let last: Promise<void> = Promise.resolve();
 
+/** An attempt that failed leaves things behind, which the next, made to find a simpler one that fails, must not be blamed for. */
 async function attempt(one: Attempt): Promise<void> {
   assert.ok(world);
+  if (world.failed) {
+    const { tried } = world;
+    await world[Symbol.asyncDispose]();
+    world = await PluginWorld.start(tried);
+  }
   last = world.attempt(one);
   await last;
 }

@@ -22,6 +22,9 @@ const promiscuous = 0x100;
 
 const chained: ReadonlySet<string> = new Set(chainedTypes);
 
+/** How many attempts of each type attached, and how many were refused. */
+type Tried = Map<FuzzedType, { attached: number; refused: number }>;
+
 interface Watched {
   readonly place: Place;
   readonly netns: Netns;
@@ -33,7 +36,9 @@ interface Watched {
  * After each attempt everything must be as before; what is looked at by podnet's own netlink code each time is looked at by `ip` and `tc` at the end.
  */
 export class PluginWorld implements AsyncDisposable {
-  readonly tried = new Map<FuzzedType, { attached: number; refused: number }>();
+  readonly tried: Tried = new Map();
+  /** An attempt failed: nothing is known about the state any more. */
+  failed = false;
   readonly #lab = new Lab();
   readonly #folder = this.#lab.folder();
   readonly #node: Watched;
@@ -66,7 +71,8 @@ export class PluginWorld implements AsyncDisposable {
     this.#plugins = InProcess.start(node);
   }
 
-  static async start(): Promise<PluginWorld> {
+  /** A new world; `tried` goes on counting what another one tried. */
+  static async start(tried: Tried = new Map()): Promise<PluginWorld> {
     const world = new PluginWorld();
     try {
       await delay(100);
@@ -87,6 +93,7 @@ export class PluginWorld implements AsyncDisposable {
           forgetful: false,
         });
       world.tried.clear();
+      for (const [type, count] of tried) world.tried.set(type, count);
       world.#files = openFiles(world.#plugins.pid);
       return world;
     } catch (error) {
@@ -96,7 +103,16 @@ export class PluginWorld implements AsyncDisposable {
   }
 
   /** ADD, CHECK when it worked, DEL twice, then nothing must be left. Throws an AssertionError for what no plugin may do. */
-  async attempt({ type, config, runtimeConfig, forgetful }: Attempt): Promise<void> {
+  async attempt(one: Attempt): Promise<void> {
+    try {
+      await this.#attempt(one);
+    } catch (error) {
+      this.failed = true;
+      throw error;
+    }
+  }
+
+  async #attempt({ type, config, runtimeConfig, forgetful }: Attempt): Promise<void> {
     const plugin = decoded(type, JSON.stringify(config).replaceAll(dataDir, this.#folder));
     const count = this.tried.get(type) ?? { attached: 0, refused: 0 };
     this.tried.set(type, count);

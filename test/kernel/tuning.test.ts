@@ -83,6 +83,29 @@ test("tuning: every property is set, found by CHECK and given back; routes survi
   assert.equal(sysctl("net.core.somaxconn"), "500");
 });
 
+test("tuning: CHECK knows how the kernel spells a value; an empty one is written, not left out", async () => {
+  const reserved = "net.ipv4.ip_local_reserved_ports";
+  const range = "net.ipv4.ip_local_port_range";
+  const attached = attach({
+    sysctl: { [reserved]: "8080,8081,9000", [range]: "20000 30000" },
+  });
+  await attached.add();
+  assert.deepEqual([sysctl(reserved), sysctl(range)], ["8080-8081,9000", "20000\t30000"]);
+  await attached.check();
+  pod.run("sysctl", "-qw", `${reserved}=8080`);
+  await assert.rejects(attached.check(), /ip_local_reserved_ports is "8080" instead of/);
+  await attached.del();
+
+  const emptied = attach({ sysctl: { [reserved]: "" } });
+  await emptied.add();
+  assert.equal(sysctl(reserved), "");
+  await emptied.check();
+  await emptied.del();
+
+  const noNumber = attach({ sysctl: { "net.core.somaxconn": "" }, mtu: 1400 });
+  await assert.rejects(noNumber.add(), /set net\/core\/somaxconn to "": /);
+});
+
 test("tuning: CHECK finds each kind of drift", async () => {
   const config = {
     sysctl: { "net.core.somaxconn": "501" },
