@@ -130,8 +130,8 @@ function defaultRoutes(ips: readonly CniIp[], routes: readonly CniRoute[]): read
 }
 
 /**
- * Makes the pair with one message: the node's end up and on the bridge, the pod's end with its final name and hardware address. Gives the node's end,
- * whose `link` is the pod's.
+ * Makes the pair with one message, the pod's end with its final name and hardware address, and sets the node's end up on the bridge. Gives the node's
+ * end, whose `link` is the pod's.
  */
 async function attachVeth(
   call: PluginCall,
@@ -149,8 +149,6 @@ async function attachVeth(
       kind: "veth",
       peer: { name: call.ifName, ...mtu, ...mac, netnsFd: place.sandbox.netns.fd },
     },
-    master: place.device.index,
-    up: true,
   });
   const [made, found] = await Promise.allSettled([created, requireHostLink(call, name)]);
   if (made.status === "rejected") throw await vethFailure(call, place.sandbox, made.reason);
@@ -158,14 +156,40 @@ async function attachVeth(
   const port = found.value;
   const acceptRa = `net/ipv6/conf/${name}/accept_ra`;
   writeSysctls(undefined, [{ path: acceptRa, value: "0", optional: true }]);
-  if (config.hairpinMode || config.portIsolation) {
-    await host.setBridgePort(port.index, {
-      ...(config.hairpinMode && { hairpin: true }),
-      ...(config.portIsolation && { isolated: true }),
-    });
-  }
-  await setPortVlans(call, port, config);
+  await setUpPort(call, config, { port, bridge: place.device });
   return port;
+}
+
+/**
+ * Nobody reaches an address of a bridge's port, but each of them makes every change of the node's links slower, and the kernel sends neighbour
+ * solicitations and listener reports for it while it holds the lock of all of them: a port gets no link-local address. It comes up when it has its settings.
+ */
+async function setUpPort(
+  call: PluginCall,
+  config: BridgeConfig,
+  { port, bridge }: { readonly port: Link; readonly bridge: Link },
+): Promise<void> {
+  const { host } = call;
+  const { index } = port;
+  const noIpv6 = (error: unknown) => {
+    if (errorCode(error) !== "EAFNOSUPPORT") throw error;
+  };
+  const joined = [
+    host.changeLink(index, { ipv6AddressMode: "none" }).catch(noIpv6),
+    host.changeLink(index, { master: bridge.index }),
+  ];
+  const { hairpinMode: hairpin, portIsolation: isolated } = config;
+  if (hairpin || isolated || config.vlan !== undefined || config.trunk !== undefined) {
+    await together(joined);
+    if (hairpin || isolated) {
+      await host.setBridgePort(index, {
+        ...(hairpin && { hairpin }),
+        ...(isolated && { isolated }),
+      });
+    }
+    await setPortVlans(call, port, config);
+  }
+  await together([...joined, host.changeLink(index, { up: true })]);
 }
 
 async function vethFailure(call: PluginCall, sandbox: Sandbox, error: unknown): Promise<CniError> {

@@ -1,5 +1,5 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { errorText } from "../../lib/base/errors.ts";
+import { closeSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from "node:fs";
+import { errorCode, errorText } from "../../lib/base/errors.ts";
 import type { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
@@ -12,6 +12,8 @@ export interface Sysctl {
 }
 
 let root = "/proc/sys";
+/** Longer values are not compared but written. */
+const buffer = Buffer.alloc(4096);
 
 /** Where the settings are, for the whole process: a container has its own /proc/sys read-only and the node's elsewhere. */
 export function setSysctlDir(dir: string): void {
@@ -45,15 +47,43 @@ function readHere(path: string): string | undefined {
 }
 
 function writeHere({ path, value, optional }: Sysctl): CniError | undefined {
-  if (readHere(path) === value) return undefined;
   try {
-    // Writing nothing at all changes nothing and says so to nobody: an empty value is a line without text.
-    writeFileSync(`${root}/${path}`, value === "" ? "\n" : value);
+    change(`${root}/${path}`, value);
   } catch (error) {
-    if (optional === true) return undefined;
+    // A setting that is read-only here may have the value all the same.
+    if (optional === true || readHere(path) === value) return undefined;
     return new CniError(cniCode.ioFailure, `set ${path} to "${value}": ${errorText(error)}`, {
       cause: error,
     });
   }
   return undefined;
+}
+
+/** Opens the file once: with many pods, each of which has an `eth0`, the kernel takes long to find one by its path. */
+function change(path: string, value: string): void {
+  // Writing nothing at all changes nothing and says so to nobody: an empty value is a line without text.
+  const text = value === "" ? "\n" : value;
+  let file: number;
+  try {
+    file = openSync(path, "r+");
+  } catch (error) {
+    if (errorCode(error) !== "EACCES") throw error;
+    // Some can only be written.
+    writeFileSync(path, text);
+    return;
+  }
+  try {
+    if (read(file) !== value) writeSync(file, text, 0);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** undefined: some can't be read before they are written. */
+function read(file: number): string | undefined {
+  try {
+    return buffer.toString("utf8", 0, readSync(file, buffer, 0, buffer.length, 0)).trim();
+  } catch {
+    return undefined;
+  }
 }

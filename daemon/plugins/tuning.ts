@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
 import { z } from "zod";
-import { errorCode, errorText } from "../../lib/base/errors.ts";
+import { errorCode } from "../../lib/base/errors.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
@@ -12,9 +11,7 @@ import { decodeConfig, optional, withoutAbsent } from "./shared-config.ts";
 import { asCniError } from "./shared-errors.ts";
 import { drift } from "./shared-interface.ts";
 import { readSysctl, type Sysctl, writeSysctls } from "./shared-sysctl.ts";
-
-/** Where a node's admin lists the sysctls that `tuning` may set: one regular expression a line. Without the file every sysctl of the network may be set. */
-export const allowlistPath = "/etc/cni/tuning/allowlist.conf";
+import { allowlistPath, requireAllowed, spelledByKernel, sysctlPath } from "./tuning-sysctls.ts";
 
 const IFF_PROMISC = 0x100;
 const IFF_ALLMULTI = 0x200;
@@ -92,64 +89,6 @@ function decodeTuning(call: PluginCall, allowlist: string): TuningConfig {
   };
 }
 
-/**
- * The path of a key below /proc/sys. Keys have dots between their parts, or slashes when an interface's name has dots; IFNAME stands for the
- * attachment's interface. Throws a CniError (code 7) for a key outside of `net`.
- */
-function sysctlPath(call: PluginCall, key: string): string {
-  const firstSeparator = /[./]/.exec(key)?.[0];
-  const swapped =
-    firstSeparator === "/"
-      ? key
-      : key.replace(/[./]/g, (separator) => (separator === "." ? "/" : "."));
-  const path = swapped.replaceAll("IFNAME", call.ifName);
-  const parts = path.split("/");
-  if (parts[0] === "net" && parts.length > 1 && !parts.some((part) => /^\.{0,2}$/.test(part)))
-    return path;
-  throw new CniError(
-    cniCode.invalidNetworkConfig,
-    `decode tuning configuration of network "${call.network}": sysctl.${key}: only keys of "net" belong to a pod's network namespace`,
-  );
-}
-
-function requireAllowed(call: PluginCall, keys: readonly string[], allowlist: string): void {
-  if (keys.length === 0) return;
-  const patterns = readAllowlist(allowlist);
-  const refused = keys.filter((key) => patterns?.some((pattern) => pattern.test(key)) === false);
-  if (refused.length === 0) return;
-  throw new CniError(
-    cniCode.invalidNetworkConfig,
-    `set sysctl "${refused.join('", "')}" of network "${call.network}": not in the node's list "${allowlist}"`,
-  );
-}
-
-/** undefined: the node has no list. Throws a CniError (code 7) for a pattern that is none, code 5 for a file that can't be read. */
-function readAllowlist(path: string): RegExp[] | undefined {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8");
-  } catch (error) {
-    if (errorCode(error) === "ENOENT") return undefined;
-    throw asCniError(error, cniCode.ioFailure, `read the list of allowed sysctls "${path}"`);
-  }
-  const lines = text.split("\n").map((line) => line.trim());
-  return lines
-    .filter((line) => line !== "" && !line.startsWith("#"))
-    .map((line) => toPattern(path, line));
-}
-
-function toPattern(path: string, line: string): RegExp {
-  try {
-    return new RegExp(line);
-  } catch (error) {
-    throw new CniError(
-      cniCode.invalidNetworkConfig,
-      `read the list of allowed sysctls "${path}": "${line}": ${errorText(error)}`,
-      { cause: error },
-    );
-  }
-}
-
 async function add(call: PluginCall, { sysctls, settings }: TuningConfig): Promise<CniResult> {
   const result = call.prevResult;
   if (result === undefined) {
@@ -172,19 +111,6 @@ async function add(call: PluginCall, { sysctls, settings }: TuningConfig): Promi
     await changeMacSpoofCheck(call, { from: link.mac, to: settings.mac });
   }
   return withSettings(call, result, settings);
-}
-
-/** Values that the kernel tells in other words than they were written: "80,81" as "80-81", a blank as a tab. */
-function spelledByKernel(
-  { netns }: Sandbox,
-  sysctls: readonly Sysctl[],
-): Readonly<Record<string, string>> {
-  const present = sysctls.map(({ path, value }) => ({ path, value, now: readSysctl(netns, path) }));
-  return Object.fromEntries(
-    present.flatMap(({ path, value, now }) =>
-      now === undefined || now === value.trim() ? [] : [[path, now]],
-    ),
-  );
 }
 
 async function requireInterface(call: PluginCall, sandbox: Sandbox): Promise<Link> {
@@ -290,7 +216,7 @@ async function check(call: PluginCall, { sysctls, settings }: TuningConfig): Pro
   const spelled = sysctls.length === 0 ? undefined : savedState(call)?.sysctl;
   for (const { path, value } of sysctls) {
     const present = readSysctl(sandbox.netns, path);
-    if (present === (spelled?.[path] ?? value.trim())) continue;
+    if ((present ?? "") === (spelled?.[path] ?? value.trim())) continue;
     throw drift(call, `${path} is "${present ?? "missing"}" instead of "${value}"`);
   }
   if (Object.keys(settings).length === 0) return;

@@ -91,6 +91,9 @@ test("bridge, with a gateway, lets pods reach the gateway and one another over b
   });
   for (const address of ["10.1.0.1", "10.1.0.3", "fd00:1::3"])
     one.run("ping", "-c1", "-W3", address);
+  const port = hostVethName("c1", "eth0");
+  assert.deepEqual(JSON.parse(node.run("ip", "-j", "-6", "address", "show", "dev", port)), []);
+  assert.match(one.run("ip", "-6", "address", "show", "dev", "eth0"), /inet6 fe80:/);
 });
 
 test("bridge, when the pod has the interface already, fails with code 4 and leaves it alone, also at DEL", async () => {

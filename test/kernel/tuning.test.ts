@@ -102,6 +102,19 @@ test("tuning: CHECK knows how the kernel spells a value; an empty one is written
   await emptied.check();
   await emptied.del();
 
+  // One can be read only after it was written, the other never.
+  const secret = "2001:db8::1";
+  const odd = attach({
+    sysctl: { "net.ipv6.conf.IFNAME.stable_secret": secret, "net.ipv4.route.flush": "1" },
+  });
+  await odd.add();
+  assert.equal(
+    sysctl("net.ipv6.conf.eth0.stable_secret"),
+    "2001:0db8:0000:0000:0000:0000:0000:0001",
+  );
+  await odd.check();
+  await odd.del();
+
   const noNumber = attach({ sysctl: { "net.core.somaxconn": "" }, mtu: 1400 });
   await assert.rejects(noNumber.add(), /set net\/core\/somaxconn to "": /);
 });

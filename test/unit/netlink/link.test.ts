@@ -192,6 +192,20 @@ test("emitLinkChange, absent keys, leave out their attributes and flags", () => 
   );
 });
 
+test("emitLinkChange, IPv6 address mode, goes into the attributes of that family", () => {
+  assert.deepEqual(
+    dump(codec.emitLinkChange(7, { ipv6AddressMode: "none" })),
+    dump(
+      hex(
+        "00 00 0000 07000000 00000000 00000000",
+        "1000 1a80", // IFLA_AF_SPEC
+        "0c00 0a80", // AF_INET6
+        "0500 0800 01 000000", // IFLA_INET6_ADDR_GEN_MODE
+      ),
+    ),
+  );
+});
+
 test("emitLinkRef, short, long and indexed, names the link by the fitting attribute", () => {
   assert.deepEqual(
     dump(codec.emitLinkRef({ name: "eth0" }).subarray(16)),
