@@ -14,7 +14,8 @@ export interface Question {
   readonly code: number;
 }
 
-const firstPause = 10;
+/** Milliseconds. A pause is an eighth of the time since the first failure, within these: a daemon that is back is asked soon, and a long wait costs little. */
+const shortestPause = 10;
 const longestPause = 250;
 
 /** The connection ended before the answer was complete: the daemon went away, and the question can be asked again. */
@@ -54,7 +55,7 @@ class Patience {
   readonly #question: Question;
   readonly #started: number;
   #waitEnds: number | undefined;
-  #pause = firstPause;
+  #failed: number | undefined;
 
   constructor(host: Host, question: Question) {
     this.#host = host;
@@ -68,10 +69,11 @@ class Patience {
     const reason = transientReasons[code];
     const now = this.#host.now();
     if (reason === undefined) throw describe(error, this.#question, now - this.#started);
+    this.#failed ??= now;
     const end = await this.#end(code, reason, now);
     if (now >= end) throw unreachable(this.#question, reason, now - this.#started);
-    await this.#host.sleep(Math.min(now + this.#pause, end));
-    this.#pause = Math.min(this.#pause * 2, longestPause);
+    const pause = Math.max(shortestPause, Math.min((now - this.#failed) / 8, longestPause));
+    await this.#host.sleep(Math.min(now + pause, end));
   }
 
   /** The wait begins with the first failure and never anew: a daemon in a crash loop must not hold the call for ever. */

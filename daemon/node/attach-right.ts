@@ -5,7 +5,7 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { KubeClient } from "../../lib/kube/client.ts";
 import { isNotFound } from "../../lib/kube/error.ts";
 import { objectPath, resources } from "../../lib/kube/resource.ts";
-import { isSame, keepPod } from "./kube/pods.ts";
+import { isSame, keepPod } from "./kube/kept-pod.ts";
 import { podOf } from "./pods.ts";
 import { podNamespace } from "./select.ts";
 

@@ -14,8 +14,8 @@ import {
 import type { NodeContext } from "../context.ts";
 import type { PlannedAttachment } from "../plan.ts";
 import { podOf } from "../pods.ts";
+import { isSame } from "./kept-pod.ts";
 import type { KubeNode } from "./node.ts";
-import { isSame } from "./pods.ts";
 
 /** Writes are tried so often: each failure means that somebody else has written. */
 const attempts = 4;

@@ -1,20 +1,10 @@
-import { ownAnnotations } from "../../../lib/api/kept.ts";
-import { isJsonObject, type JsonObject } from "../../../lib/base/json.ts";
 import type { Log } from "../../../lib/base/log.ts";
 import { CniError, cniCode } from "../../../lib/cni/errors.ts";
 import type { KubeClient } from "../../../lib/kube/client.ts";
 import { type ObjectKey, resources } from "../../../lib/kube/resource.ts";
 import { podOf } from "../pods.ts";
+import { isSame, type KubePod, keepPod } from "./kept-pod.ts";
 import { Lookup } from "./lookup.ts";
-
-/** What podnet keeps of a pod. */
-export interface KubePod {
-  readonly uid: string;
-  /** Those of podnet, NPWG and Multus only. */
-  readonly annotations: Readonly<Record<string, string>>;
-  /** For a mirror of a static pod: the id that the kubelet itself has for it. */
-  readonly staticUid?: string;
-}
 
 /** Pods of this node. */
 export class KubePods implements AsyncDisposable {
@@ -62,11 +52,6 @@ export class KubePods implements AsyncDisposable {
   }
 }
 
-/** A static pod has another uid in the API than for the kubelet, which writes its own into the mirror. */
-export function isSame(pod: KubePod, uid: string | undefined): boolean {
-  return uid === undefined || uid === pod.uid || uid === pod.staticUid;
-}
-
 function gone(key: ObjectKey, uid: string | undefined, live: KubePod | undefined): CniError {
   const what = `attach pod "${key.namespace}/${key.name}"`;
   const message =
@@ -74,19 +59,4 @@ function gone(key: ObjectKey, uid: string | undefined, live: KubePod | undefined
       ? `${what}: the API server has no such pod: it was deleted, or the mirror of a static pod is not there yet`
       : `${what}: its uid is "${live.uid}", and the runtime asks for "${uid}": that pod was deleted`;
   return new CniError(cniCode.tryAgainLater, message);
-}
-
-export function keepPod({ metadata }: JsonObject): KubePod {
-  const meta = isJsonObject(metadata) ? metadata : {};
-  const { uid, annotations } = meta;
-  const all = isJsonObject(annotations) ? annotations : {};
-  const mirror = all["kubernetes.io/config.mirror"];
-  const hash = all["kubernetes.io/config.hash"];
-  const staticUid =
-    typeof mirror !== "string" ? undefined : typeof hash === "string" ? hash : mirror;
-  return {
-    uid: typeof uid === "string" ? uid : "",
-    annotations: ownAnnotations(meta),
-    ...(staticUid === undefined ? {} : { staticUid }),
-  };
 }

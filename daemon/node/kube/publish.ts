@@ -10,8 +10,8 @@ import { podOf } from "../pods.ts";
 import type { RecordKey, SandboxRecord } from "../record.ts";
 import { reopenSandbox } from "../sandbox.ts";
 import { failureReason } from "./events.ts";
+import { isSame, type KubePod } from "./kept-pod.ts";
 import type { KubeNode } from "./node.ts";
-import { isSame, type KubePod } from "./pods.ts";
 import { type StatusAnnotations, statusOf } from "./publish-state.ts";
 
 /** Pods that are written at once. */
