@@ -53,6 +53,7 @@ async function add(call: PluginCall): Promise<CniResult> {
   const result = requirePrevResult(call);
   const pods = podAddresses(call, result);
   const elements = elementsOf(config, pods);
+  warnOfUnmapped(call, config, pods);
   if (elements.length === 0) return result;
   if (config.snat) await routeLoopback(call, pods);
   const prefixes = pods.map((pod) => nearPrefix(config, pod));
@@ -70,6 +71,18 @@ async function add(call: PluginCall): Promise<CniResult> {
     throw asCniError(error, cniCode.ioFailure, `map host ports of network "${call.network}"`);
   }
   return result;
+}
+
+/** As in the reference no error: a pod with one family of addresses may be asked for ports of both. */
+function warnOfUnmapped(call: PluginCall, config: PortmapConfig, pods: readonly Cidr[]): void {
+  for (const { hostIP, hostPort, protocol } of config.mappings) {
+    if (pods.some(({ family }) => hostIP === undefined || hostIP.family === family)) continue;
+    const of = hostIP === undefined ? "" : ` of ${formatIp(hostIP)}`;
+    const lacks = hostIP === undefined ? "no address" : `no IPv${hostIP.family} address`;
+    call.log?.warn(
+      `host port ${hostPort}/${protocol}${of} is not mapped: the pod has ${lacks} on network "${call.network}"`,
+    );
+  }
 }
 
 /** A connection that the node tracked before the port was mapped would go past the mapping for as long as it lives. */
@@ -121,12 +134,13 @@ async function check(call: PluginCall): Promise<void> {
   const pods = podAddresses(call, requirePrevResult(call));
   const nftables = nftablesOf(call.host);
   const { id } = nftOwner(call);
-  for (const { set, key, data } of elementsOf(config, pods)) {
+  const elements = elementsOf(config, pods);
+  for (const { set, key, data } of elements) {
     const element = await nftables.element(portmapTable, set, key);
     const isOurs = element?.comment?.startsWith(`${id} `) === true && sameData(element.data, data);
     if (!isOurs) throw drift(call, `port mapping lacks its element in nftables set "${set}"`);
   }
-  if (config.mappings.length === 0) return;
+  if (elements.length === 0) return;
   for (const [chain, count] of [
     ["prerouting", 2],
     ["output", 2],

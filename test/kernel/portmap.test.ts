@@ -49,6 +49,18 @@ function elements(): string[] {
   });
 }
 
+test("portmap: on a node that never mapped a port, what has no address in the pod maps nothing, says so, and passes CHECK", async () => {
+  const only4 = { ...one.result, ips: one.result.ips.filter(({ address }) => /\./.test(address)) };
+  const mapping = { hostPort: 80, containerPort: 80, protocol: "tcp", hostIP: "2001:db8::1" };
+  const attached = attach({ ...one, result: only4 }, [mapping]);
+  await attached.add();
+  assert.deepEqual(attached.warnings, [
+    'host port 80/tcp of 2001:db8::1 is not mapped: the pod has no IPv6 address on network "net"',
+  ]);
+  await attached.check();
+  await attached.del();
+});
+
 test("portmap: a host port leads to the pod from outside, from the node, over IPv4 and IPv6, until DEL", async () => {
   const attached = attach(one, [{ hostPort: 8080, containerPort: 80, protocol: "tcp" }]);
   assert.deepEqual(await attached.add(), one.result);
