@@ -11,12 +11,15 @@ for program in podnetd podnetctl podnet-controller; do
   [ -e "cmd/$program/main.ts" ] || { echo "bundle: cmd/$program/main.ts is missing" >&2; exit 1; }
   entries+=("$program=cmd/$program/main.ts")
 done
-# Shared and rarely needed parts (a cluster's API) are files of their own, loaded when they are used.
-rm -rf dist/lib/chunks
+# Shared and rarely needed parts (a cluster's API) are files of their own, loaded when they are used. Those of the build before go when the new ones
+# are there: what runs meanwhile finds either.
+stamp=$(mktemp dist/lib/.stamp.XXXXXX)
+trap 'rm -f "$stamp"' EXIT
 # Packages in CommonJS call require(): the banner gives them one.
 "node_modules/@esbuild/linux-$arch/bin/esbuild" "${entries[@]}" --bundle --splitting --chunk-names=chunks/[name]-[hash] --platform=node --format=esm --target=node24 \
   --outdir=dist/lib   --out-extension:.js=.mjs --external:koffi --legal-comments=none --log-level=warning \
   --banner:js='import{createRequire as podnetRequire}from"node:module";const require=podnetRequire(import.meta.url);'
+find dist/lib/chunks -type f ! -newer "$stamp" -delete
 
 node=node_modules/node-linux-$arch/bin/node
 [ dist/lib/node -ef "$node" ] || { rm -f dist/lib/node; ln "$node" dist/lib/node 2>/dev/null || cp "$node" dist/lib/node; }

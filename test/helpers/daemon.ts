@@ -42,6 +42,8 @@ export class Daemon {
   readonly stateDir: string;
   readonly networksDir: string;
   readonly confDir: string;
+  /** Another build's podnetd, for the next start. */
+  program = resolve("dist/bin/podnetd");
   readonly #options: DaemonOptions;
   readonly #folder: string;
   #child: ChildProcess | undefined;
@@ -177,7 +179,7 @@ export class Daemon {
     const fromSource = process.env["PODNET_FROM_SOURCE"] === "1";
     const program = fromSource
       ? [process.execPath, resolve("cmd/podnetd/main.ts")]
-      : [resolve("dist/bin/podnetd")];
+      : [this.program];
     const flags: Record<string, string> = {
       "networks-dir": this.networksDir,
       socket: this.socket,

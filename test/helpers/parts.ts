@@ -10,7 +10,8 @@ export type PartName =
   | "cri-proto"
   | "image"
   | "kubernetes"
-  | "apiextensions";
+  | "apiextensions"
+  | "previous-build";
 
 const found = new Map<string, string>();
 

@@ -18,6 +18,8 @@ export interface CallOptions {
   readonly networks?: readonly unknown[];
   readonly config?: object;
   readonly signal?: AbortSignal;
+  /** Another build's stub. */
+  readonly program?: string;
 }
 
 /** A delegate that holds a file for each attachment: what an executable leaves is seen like that. */
