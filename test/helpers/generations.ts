@@ -56,7 +56,7 @@ export type Places = Readonly<Record<string, string>>;
 const mark = "*";
 /** Keys whose values the kernel, a clock or chance gives. */
 const chance = new Set(
-  "netnsCookie bootId created sum madeIndex podIndex masterIndex index ifb mac key".split(" "),
+  "netnsCookie bootId created sum madeIndex podIndex masterIndex index ifb mac key msg".split(" "),
 );
 /** Hardware addresses, and names of interfaces that come from a container's id. */
 const drawn = /^(([0-9a-f]{2}:){5}[0-9a-f]{2}|(veth|ifb|bwp|pn|pns)[0-9a-f]{8,12})$/;
