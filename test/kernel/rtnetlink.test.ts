@@ -179,6 +179,19 @@ test("changeLink, each key, is what ip shows", async () => {
   assert.equal(ip(pair.pod, "link", "show", "moved")[0].ifname, "moved");
 });
 
+test("changeLink, a move into another namespace, does not stop the event loop while the kernel sleeps", async () => {
+  using pair = new Pair();
+  const { a } = await pair.veth();
+  let moved = false;
+  const move = pair.host.changeLink(a, { netnsFd: pair.podNetns.fd }).then(() => {
+    moved = true;
+  });
+  await new Promise(setImmediate);
+  assert.equal(moved, false);
+  await move;
+  assert.ok(await pair.inside.getLink({ name: "a" }));
+});
+
 test("links, every link of the namespace, agree with ip", async () => {
   using pair = new Pair();
   await pair.veth();
