@@ -1,4 +1,4 @@
-import { closeSync, openSync } from "node:fs";
+import { closeSync, constants, openSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { tryLock } from "../../lib/base/libc.ts";
@@ -20,7 +20,8 @@ export function ownDirectory(dir: string): Disposable {
 }
 
 function tryOwn(dir: string): Disposable | undefined {
-  const fd = openSync(join(dir, "owner"), "a", 0o600);
+  // To be read only: a file that is open to be written keeps a file system from being made read-only, and can't be opened on one that is.
+  const fd = openSync(join(dir, "owner"), constants.O_RDONLY | constants.O_CREAT, 0o600);
   if (tryLock(fd)) return { [Symbol.dispose]: () => closeSync(fd) };
   closeSync(fd);
   return undefined;
@@ -28,7 +29,7 @@ function tryOwn(dir: string): Disposable | undefined {
 
 /** As `ownDirectory`, after waiting up to `patience` milliseconds for the process that has it: the daemon before this one. */
 export async function takeOver(dir: string, patience: number): Promise<Disposable> {
-  for (const until = Date.now() + patience; Date.now() < until; await sleep(pause)) {
+  for (const until = performance.now() + patience; performance.now() < until; await sleep(pause)) {
     const owned = tryOwn(dir);
     if (owned !== undefined) return owned;
   }

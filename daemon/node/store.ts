@@ -66,6 +66,7 @@ function sumOf(text: string): string {
 
 interface Entry {
   readonly record: SandboxRecord;
+  /** Of its file; `mostLines` also where the file must be written anew before anything is added to it. */
   lines: number;
 }
 
@@ -162,7 +163,7 @@ export class Store {
   #load(): void {
     for (const name of readdirSync(this.#dir)) {
       const path = join(this.#dir, name);
-      if (name.endsWith(".tmp")) removeFile(path);
+      if (name.endsWith(".tmp")) this.#tidy(() => removeFile(path));
       else if (name.endsWith(".json")) this.#loadFile(path);
       else if (name.endsWith(".unreadable")) this.#unreadable.push(path);
     }
@@ -174,14 +175,14 @@ export class Store {
       // What follows the last line break was cut off while it was written.
       const last = lines.at(-2);
       if (last === undefined) {
-        removeFile(path);
+        this.#tidy(() => removeFile(path));
         return;
       }
       const record = decodeLine(last);
       if (fileName(record) !== path.slice(this.#dir.length + 1))
         throw new Error("it is of another container");
-      if (lines.at(-1) !== "") replaceFile(path, `${last}\n`);
-      this.#entries.set(keyText(record), { record, lines: lines.length - 1 });
+      const isWhole = lines.at(-1) === "" || this.#tidy(() => replaceFile(path, `${last}\n`));
+      this.#entries.set(keyText(record), { record, lines: isWhole ? lines.length - 1 : mostLines });
     } catch (error) {
       this.#setAside(path, error);
     }
@@ -189,8 +190,19 @@ export class Store {
 
   #setAside(path: string, error: unknown): void {
     const aside = `${path}.unreadable`;
-    renameSync(path, aside);
-    this.#unreadable.push(aside);
-    this.#log.error({ file: aside, fault: errorText(error) }, "record is unreadable, set aside");
+    const file = this.#tidy(() => renameSync(path, aside)) ? aside : path;
+    this.#unreadable.push(file);
+    this.#log.error({ file, fault: errorText(error) }, "record is unreadable, set aside");
+  }
+
+  /** Does what makes the folder tidy, where it can be done: a full or read-only disk must not keep the daemon from its records. */
+  #tidy(work: () => void): boolean {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      this.#log.warn({ fault: errorText(error) }, "folder of records can't be tidied");
+      return false;
+    }
   }
 }

@@ -1,5 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
@@ -143,6 +152,21 @@ test("a half-written temporary file is removed and the record of before is kept"
   writeFileSync(join(dir, "records", "c1@eth0.json.tmp"), '{"ver');
   assert.deepEqual(new Store(dir, log).all(), [record("c1")]);
   assert.deepEqual(readdirSync(join(dir, "records")), ["c1@eth0.json"]);
+});
+
+test("where the folder can't be tidied, records are read, and what was torn is written anew with the next state", () => {
+  new Store(dir, log).put(record("c1"));
+  const file = join(dir, "records", "c1@eth0.json");
+  appendFileSync(file, '{"version":1,"contai');
+  // As on a full or read-only disk: the temporary file can't be made, and what is there can't be removed.
+  mkdirSync(`${file}.tmp`);
+  const store = new Store(dir, log);
+  assert.deepEqual(store.get(record("c1")), record("c1"));
+  assert.deepEqual(store.unreadable, []);
+  assert.throws(() => store.put({ ...record("c1"), phase: "deleting" }), /c1@eth0/);
+  rmdirSync(`${file}.tmp`);
+  store.put({ ...record("c1"), phase: "deleting" });
+  assert.equal(new Store(dir, log).get(record("c1"))?.phase, "deleting");
 });
 
 test("what was given back is known until the same call is made anew, and not without end", () => {
