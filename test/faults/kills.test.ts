@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { after, afterEach, before, test } from "node:test";
 import { reportFigures } from "../helpers/faults-report.ts";
 import { Random } from "../helpers/random.ts";
@@ -17,13 +18,17 @@ import {
 } from "../helpers/scenario-kinds.ts";
 import { ScenarioNode } from "../helpers/scenario-node.ts";
 
-// kill -9 at every step of ADD, DEL and GC, for each kind of attachment, with every way in which a runtime goes on.
-// FAULTS=all plays every point with every aftermath; else as many as FAULTS_SECONDS allow, drawn with FAULTS_SEED.
+// kill -9 at every step of ADD, DEL, GC and CHECK, for each kind of attachment, with every way in which a runtime goes on, and for some of them
+// once more while that goes on. FAULTS=all plays every point with every aftermath; else as many as FAULTS_SECONDS allow, drawn with
+// FAULTS_SEED. Both: those of all, in an order that is drawn, until the time is over.
 
 const all = process.env["FAULTS"] === "all";
 const seed = Number(process.env["FAULTS_SEED"] ?? Date.now() % 1_000_000_007);
-const milliseconds = (Number(process.env["FAULTS_SECONDS"] ?? 100) * 1000) / attachmentKinds.length;
-const verbs: readonly FaultVerb[] = ["ADD", "DEL", "GC"];
+const seconds = Number(process.env["FAULTS_SECONDS"] ?? (all ? Number.POSITIVE_INFINITY : 100));
+const milliseconds = (seconds * 1000) / attachmentKinds.length;
+const verbs: readonly FaultVerb[] = ["ADD", "DEL", "GC", "CHECK"];
+/** Failures of one kind of attachment after which the rest of it is left alone. */
+const mostFailures = 5;
 const start = () => ScenarioNode.start(kindNetworks, { prepare: prepareNode });
 
 let node: ScenarioNode;
@@ -33,36 +38,50 @@ before(async () => {
 after(async () => {
   await node[Symbol.asyncDispose]();
 });
-// What one failure leaves must not fail the others.
 afterEach(async (context) => {
   if (!("passed" in context) || context.passed) return;
+  await renew();
+});
+
+/** What one failure leaves must not fail the others. */
+async function renew(): Promise<void> {
   await node[Symbol.asyncDispose]();
   node = await start();
-});
+}
 
 for (const kind of attachmentKinds) {
   const { name, networks } = kind;
   test(`${name}: killed anywhere, nothing too many or too few (FAULTS_SEED=${seed})`, async () => {
-    const expected = await rehearse(node, networks);
+    let expected = await rehearse(node, networks);
     const { points } = expected;
-    const total = points.ADD + points.DEL + points.GC;
+    const total = verbs.reduce((sum, verb) => sum + points[verb], 0);
     reportFigures({ "kinds of attachment": 1, "fault points of a verb, all kinds": total });
-    for (const fault of all ? everyFault(kind, points) : someFaults(kind, points)) {
-      const kills = await played(fault, expected);
-      reportFigures({ "scenarios with a kill": kills > 0 ? 1 : 0, "kills of the daemon": kills });
+    const failures: string[] = [];
+    for (const fault of all ? everyFault(kind, expected) : someFaults(kind, expected)) {
+      const failure = await failureOf(fault, expected);
+      if (failure === undefined) continue;
+      if (failures.push(failure) === mostFailures) break;
+      await renew();
+      expected = await rehearse(node, networks);
     }
+    assert.deepEqual(failures, [], failures.join("\n\n"));
   });
 }
 
-/** As play; what a scenario left too many or too few is counted before it fails. */
-async function played(fault: Fault, expected: Expected): Promise<number> {
+/** Plays it; undefined: nothing was too many or too few. */
+async function failureOf(fault: Fault, expected: Expected): Promise<string | undefined> {
   try {
     const kills = await play(node, fault, expected);
-    reportFigures({ "scenarios that left something": 0 });
-    return kills;
+    reportFigures({
+      "scenarios that left something": 0,
+      "scenarios with a kill": kills > 0 ? 1 : 0,
+      [`of these, killed again while a killed ${fault.verb} was recovered from`]: kills > 1 ? 1 : 0,
+      "kills of the daemon": kills,
+    });
+    return undefined;
   } catch (error) {
     reportFigures({ "scenarios that left something": 1 });
-    throw error;
+    return error instanceof Error ? error.message : String(error);
   }
 }
 
@@ -82,8 +101,6 @@ test("faults that once left something leave nothing", async () => {
   }
 });
 
-type Points = Readonly<Record<FaultVerb, number>>;
-
 /** A link that ends with its namespace can't be given back after it. */
 function aftermathsOf(
   verb: FaultVerb,
@@ -93,29 +110,49 @@ function aftermathsOf(
   return aftermaths[verb].filter((one) => !/without namespace|GC/.test(one));
 }
 
-function* everyFault(kind: AttachmentKind, points: Points): Generator<Fault> {
+/** A point of the daemon's next life: of its start, of what it repairs by itself, or of the repeated verb. */
+function secondPoint(verb: FaultVerb, { points, starting }: Expected, random: Random): number {
+  return 1 + random.below(starting + points[verb]);
+}
+
+function everyFault(kind: AttachmentKind, expected: Expected): Iterable<Fault> {
   const { networks } = kind;
   const random = new Random(seed);
+  const faults: Fault[] = [];
   for (const verb of verbs) {
-    for (let point = 1; point <= points[verb]; point += 1) {
+    for (let point = 1; point <= expected.points[verb]; point += 1) {
       for (const aftermath of aftermathsOf(verb, kind)) {
-        yield { networks, verb, point, aftermath };
+        const fault = { networks, verb, point, aftermath };
+        faults.push(fault);
         if (random.next() < 0.25)
-          yield { networks, verb, point, aftermath, again: 1 + random.below(20) };
+          faults.push({ ...fault, again: secondPoint(verb, expected, random) });
       }
     }
   }
+  reportFigures({ "scenarios there are": faults.length });
+  const order = faults.map((fault) => ({ fault, at: random.next() }));
+  return untilLate(order.toSorted((a, b) => a.at - b.at).map(({ fault }) => fault));
 }
 
-function* someFaults(kind: AttachmentKind, points: Points): Generator<Fault> {
+function* untilLate(faults: readonly Fault[]): Generator<Fault> {
+  const until = Date.now() + milliseconds;
+  for (const fault of faults) {
+    if (Date.now() > until) return;
+    yield fault;
+  }
+}
+
+function* someFaults(kind: AttachmentKind, expected: Expected): Generator<Fault> {
   const { name, networks } = kind;
   const random = new Random(seed + name.length);
+  const steps = verbs.flatMap((verb) =>
+    Array.from({ length: expected.points[verb] }, (_, at) => ({ verb, point: at + 1 })),
+  );
   const until = Date.now() + milliseconds;
   do {
-    const verb = random.pick(verbs);
-    const point = 1 + random.below(points[verb]);
+    const { verb, point } = random.pick(steps);
     const aftermath = random.pick(aftermathsOf(verb, kind));
-    const again = random.next() < 0.3 ? { again: 1 + random.below(20) } : {};
+    const again = random.next() < 0.3 ? { again: secondPoint(verb, expected, random) } : {};
     yield { networks, verb, point, aftermath, ...again };
   } while (Date.now() < until);
 }

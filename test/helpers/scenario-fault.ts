@@ -36,9 +36,10 @@ export const aftermaths: Readonly<Record<FaultVerb, readonly Aftermath[]>> = {
     "nobody",
   ],
   GC: ["same ids", "DEL", "nothing but GC", "new sandbox, DEL after"],
+  CHECK: ["the stub repeats", "same ids", "new sandbox, DEL before", "DEL", "nothing but GC"],
 };
 
-export type FaultVerb = "ADD" | "DEL" | "GC";
+export type FaultVerb = "ADD" | "DEL" | "GC" | "CHECK";
 
 /** One fault: the daemon is killed at a point of a verb, perhaps once more while it recovers. */
 export interface Fault {
@@ -57,4 +58,6 @@ export interface Expected {
   readonly attached: readonly Row[];
   /** Points of each verb without a fault. */
   readonly points: Readonly<Record<FaultVerb, number>>;
+  /** Points of the daemon's start after a kill. */
+  readonly starting: number;
 }

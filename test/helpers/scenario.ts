@@ -19,16 +19,20 @@ export async function rehearse(
   const pod = node.pod();
   await settled(node, [pod], 500);
   const clean = node.survey(pod);
-  const points = { ADD: 0, DEL: 0, GC: 0 };
+  const points = { ADD: 0, DEL: 0, GC: 0, CHECK: 0 };
   points.ADD = await counted(node, () => node.must("ADD", pod, { networks }));
   const attached = await settled(node, [pod]);
+  points.CHECK = await counted(node, () => node.must("CHECK", pod));
+  await expect(node, attached, { pods: [pod], when: "after CHECK" });
   points.DEL = await counted(node, () => node.must("DEL", pod));
   await expect(node, clean, { pods: [pod], when: "after DEL without a fault" });
   await node.must("ADD", pod, { networks });
   points.GC = await counted(node, () => node.collect([], pod));
   await expect(node, clean, { pods: [pod], when: "after GC without a fault" });
   node.lab.remove(pod.place);
-  return { clean, attached, points };
+  await node.daemon.kill();
+  await node.recover();
+  return { clean, attached, points, starting: node.passed };
 }
 
 async function counted(node: ScenarioNode, work: () => Promise<unknown>): Promise<number> {
@@ -176,7 +180,8 @@ class Scene {
       this.#node.lab.remove(this.#pod.place);
       await this.#collect([]);
     }
-    if (verb === "ADD" && (then === "the stub repeats" || then === "same ids")) await this.#last();
+    const isAttached = verb === "ADD" || verb === "CHECK";
+    if (isAttached && (then === "the stub repeats" || then === "same ids")) await this.#last();
     await this.#end();
   }
 
@@ -211,7 +216,7 @@ class Scene {
   async #last(): Promise<void> {
     await expect(this.#node, this.#expected.attached, {
       pods: [this.#pod],
-      when: "after the repeated ADD",
+      when: `after the repeated ${this.#fault.verb}`,
     });
     await this.#must("CHECK");
     await this.#must("DEL");
