@@ -164,24 +164,25 @@ export class ScenarioNode implements AsyncDisposable {
 
   /** Starts the daemon after a kill. `armed`: it is killed again at that point, and then started for good. Gives how often it was. */
   async recover(armed?: number): Promise<number> {
-    let kills = 0;
+    if (armed !== undefined && (await this.relive(armed))) return 0;
+    await this.relive();
+    return armed === undefined ? 0 : 1;
+  }
+
+  /** Ends the daemon (kill -9) and starts it anew, perhaps to die at a point of this life. Resolves when it is ready (true), or dead. */
+  async relive(point?: number): Promise<boolean> {
+    await this.daemon.kill();
     this.disarm();
-    if (armed !== undefined) {
-      this.arm(armed);
-      truncateSync(join(this.#faults, "steps"));
-      await this.#reap();
-      const up = await this.daemon.restart().then(
-        () => true,
-        () => false,
-      );
-      if (up) return kills;
-      kills += 1;
-      this.disarm();
-    }
-    await this.#reap();
     truncateSync(join(this.#faults, "steps"));
-    await this.daemon.restart();
-    return kills;
+    if (point === undefined) {
+      await this.daemon.restart();
+      return true;
+    }
+    this.arm(point);
+    return await this.daemon.restart().then(
+      () => true,
+      () => false,
+    );
   }
 
   /** Starts the daemon again if it is killed before `over`. Resolves when it was, and is up; else never. */
@@ -190,10 +191,6 @@ export class ScenarioNode implements AsyncDisposable {
     if (over.aborted) return await new Promise(() => undefined);
     killed();
     await this.recover();
-  }
-
-  async #reap(): Promise<void> {
-    await this.daemon.kill();
   }
 
   /** What is on the node and in these pods now. */

@@ -30,8 +30,7 @@ export async function rehearse(
   points.GC = await counted(node, () => node.collect([], pod));
   await expect(node, clean, { pods: [pod], when: "after GC without a fault" });
   node.lab.remove(pod.place);
-  await node.daemon.kill();
-  await node.recover();
+  await node.relive();
   return { clean, attached, points, starting: node.passed };
 }
 
