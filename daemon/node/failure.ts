@@ -1,25 +1,13 @@
 import { DeadlineError } from "../../lib/base/deadlines.ts";
 import { DecodeError } from "../../lib/base/decode.ts";
-import { errorCode, errorText } from "../../lib/base/errors.ts";
+import { errorText } from "../../lib/base/errors.ts";
+import { isPassing } from "../../lib/base/passing.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
 /** An operation was ended from outside (the daemon stops, the caller has gone): the same call may succeed later. */
 export class EndedError extends Error {
   override readonly name = "EndedError";
 }
-
-/** System errors that pass: full or read-only disks, exhausted descriptors, what is busy. */
-const passing = new Set([
-  "ENOSPC",
-  "EDQUOT",
-  "EMFILE",
-  "ENFILE",
-  "ENOMEM",
-  "ENOBUFS",
-  "EAGAIN",
-  "EBUSY",
-  "EROFS",
-]);
 
 /**
  * Anything that was thrown, as the CNI error to answer with: code 11 for what passes, 7 for a value that can't be decoded,
@@ -46,6 +34,5 @@ function passes(error: unknown): boolean {
   if (error instanceof Error && (error.name === "AbortError" || error.name === "TimeoutError")) {
     return true;
   }
-  const code = errorCode(error);
-  return code !== undefined && passing.has(code);
+  return isPassing(error);
 }

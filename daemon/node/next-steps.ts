@@ -6,7 +6,7 @@ const steps: Readonly<Record<keyof typeof cniCode, string>> = {
   unsupportedField: "the message names it",
   unknownContainer: "nothing; the runtime deletes and retries",
   invalidEnvironment: "the message names the variable",
-  ioFailure: "the caller's fault",
+  ioFailure: "the message says which and why",
   decodingFailure: "the message says where",
   invalidNetworkConfig: "the message names network and field",
   invalidNetns: "CNI_NETNS_OVERRIDE=1 if the node's own is meant",
