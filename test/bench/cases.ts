@@ -2,7 +2,9 @@ import { statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Place } from "../helpers/lab.ts";
 import { part } from "../helpers/parts.ts";
+import { bareTimes } from "./bare.ts";
 import type { Field, Side, Verb } from "./field.ts";
+import { median, quantile } from "./numbers.ts";
 
 /** One line of the table. */
 export interface Line {
@@ -26,15 +28,6 @@ export interface Effort {
 export const fullEffort: Effort = { rounds: 60, attached: 250, burst: 50, pairs: 5_000 };
 export const shortEffort: Effort = { rounds: 12, attached: 30, burst: 16, pairs: 1_000 };
 
-export function median(values: readonly number[]): number {
-  return quantile(values, 0.5);
-}
-
-function quantile(values: readonly number[], part: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
-}
-
 export function compared(
   what: string,
   unit: string,
@@ -47,13 +40,15 @@ export function compared(
   return { what, unit, podnet: values.podnet, reference: values.reference, ratio, ...reach };
 }
 
-/**
- * How many times as long something takes beside many pods as on the empty node. The reference's own growth stands beside it: a bridge
- * floods what a new port sends to all its ports, which is the kernel's work.
- */
+/** How many times as long something takes beside many pods as on the empty node. The reference's own growth stands beside it. */
 function grown(what: string, growth: { podnet: number; reference: number }): Line {
   const ratio = growth.podnet;
   return { what, unit: "x", ...growth, ratio, reach: "at most 1.15", reached: ratio <= 1.15 };
+}
+
+/** Something of podnet's beside what else it is to be seen with. */
+function beside(what: string, unit: string, both: { podnet: number; reference: number }): Line {
+  return { what, unit, ...both, ratio: both.podnet / both.reference };
 }
 
 function limited(what: string, unit: string, values: { podnet: number; below: number }): Line {
@@ -171,6 +166,7 @@ export async function latencyCase(field: Field, effort: Effort): Promise<Line[]>
       ),
     );
   }
+  const floor = new Map(counts.map((count) => [count, bareTimes(field, field.node, count)]));
   const pods = field.pods(2 * effort.attached + 1).slice(1);
   const crowded = async (verb: Verb) => {
     for (const [place, side] of both.entries()) {
@@ -184,6 +180,7 @@ export async function latencyCase(field: Field, effort: Effort): Promise<Line[]>
   await crowded("ADD");
   for (const count of counts) {
     const { wall } = await alternate(field, both, { count, rounds: effort.rounds });
+    const bare = bareTimes(field, field.node, count);
     for (const verb of ["ADD", "DEL"] as const) {
       const empty = emptyNode.get(`${verb} ${count}`) ?? {
         podnet: Number.NaN,
@@ -196,6 +193,10 @@ export async function latencyCase(field: Field, effort: Effort): Promise<Line[]>
         grown(`${what}, against the empty node`, {
           podnet: podnet / empty.podnet,
           reference: reference / empty.reference,
+        }),
+        beside(`${what}, growth beside that of the bare kernel's messages`, "x", {
+          podnet: podnet / empty.podnet,
+          reference: bare[verb] / (floor.get(count)?.[verb] ?? Number.NaN),
         }),
       );
     }
@@ -265,30 +266,13 @@ export async function memoryCase(field: Field, effort: Effort): Promise<Line[]> 
 /** The floor: the same messages from a program that does nothing else, and no process start, no IPAM and no record. */
 export function bareCase(field: Field, lines: readonly Line[]): Line[] {
   const node = field.lab.node();
-  const pod = field.lab.pod();
   return counts.flatMap((count) => {
-    const bridges = Array.from({ length: count }, (_, index) => `br${index}`);
-    for (const bridge of bridges)
-      node.run(
-        "sh",
-        "-c",
-        `ip link add ${bridge} type bridge 2>/dev/null; ip link set ${bridge} up`,
-      );
-    const rounds = node
-      .run(field.bare, pod.path, "20", ...bridges)
-      .trim()
-      .split("\n");
-    return (["ADD", "DEL"] as const).map((verb, column): Line => {
-      const floor = median(rounds.map((line) => Number(line.split(" ")[column]) / 1e6));
+    const floor = bareTimes(field, node, count);
+    return (["ADD", "DEL"] as const).map((verb): Line => {
       const podnet =
         lines.find((line) => line.what === `${verb} of ${count}, p50`)?.podnet ?? Number.NaN;
-      return {
-        what: `${verb} of ${count}, against the bare kernel's messages, p50`,
-        unit: "ms",
-        podnet,
-        reference: floor,
-        ratio: podnet / floor,
-      };
+      const what = `${verb} of ${count}, against the bare kernel's messages, p50`;
+      return beside(what, "ms", { podnet, reference: floor[verb] });
     });
   });
 }

@@ -30,6 +30,8 @@ function network(index: number, stores: string): object {
 /** Two nodes that are alike, podnet on one and the reference executables on the other. */
 export class Field {
   readonly lab: Lab;
+  /** The one where podnet is. */
+  readonly node: Place;
   readonly podnet: Side;
   readonly reference: Side;
   readonly daemon: Daemon;
@@ -38,10 +40,11 @@ export class Field {
 
   private constructor(
     lab: Lab,
-    daemon: Daemon,
+    { daemon, node }: { daemon: Daemon; node: Place },
     sides: { podnet: Side; reference: Side; bare: string },
   ) {
     this.lab = lab;
+    this.node = node;
     this.daemon = daemon;
     this.podnet = sides.podnet;
     this.reference = sides.reference;
@@ -63,7 +66,7 @@ export class Field {
     const podnet = podnetSide(new Starter(node, starter, lab.folder()), daemon, names);
     const other = lab.node();
     const reference = referenceSide(new Starter(other, starter, lab.folder()), names, lab.folder());
-    return new Field(lab, daemon, { podnet, reference, bare });
+    return new Field(lab, { daemon, node }, { podnet, reference, bare });
   }
 
   /** The same empty pods each time; their number grows as needed. */

@@ -5,7 +5,8 @@ import type { ApiServer } from "../helpers/apiserver.ts";
 import { Cluster, nodeName } from "../helpers/cluster.ts";
 import { KubeProxy } from "../helpers/kube-proxy.ts";
 import type { Place } from "../helpers/lab.ts";
-import { type Effort, type Line, median } from "./cases.ts";
+import type { Effort, Line } from "./cases.ts";
+import { median } from "./numbers.ts";
 import { compile, Starter } from "./starter.ts";
 
 const extras = [0, 1, 2, 4] as const;

@@ -3,8 +3,9 @@ import { join, resolve } from "node:path";
 import { Daemon, podNetwork } from "../helpers/daemon.ts";
 import type { Lab, Place } from "../helpers/lab.ts";
 import { part } from "../helpers/parts.ts";
-import { compared, type Effort, type Line, median } from "./cases.ts";
+import { compared, type Effort, type Line } from "./cases.ts";
 import type { Verb } from "./field.ts";
+import { median } from "./numbers.ts";
 import { compile, Starter } from "./starter.ts";
 
 /** One way to attach: a plugin, or a chain of them. */
