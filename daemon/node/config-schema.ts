@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { multusNamespace, namespaceFault, objectNameFault } from "../../lib/api/names.ts";
+import { absolute, nadRuleKeys, namespace } from "../../lib/api/nad-rules-keys.ts";
+import { objectNameFault } from "../../lib/api/names.ts";
 import { logLevels } from "../../lib/base/log.ts";
 import { resultScopes } from "./merge.ts";
 
@@ -11,10 +12,6 @@ export interface ListenAddress {
   readonly host: string;
   readonly port: number;
 }
-
-const absolute = z
-  .string("must be a path")
-  .refine((path) => path.startsWith("/") && !path.includes("\0"), "must be an absolute path");
 
 const socketPath = absolute.refine(
   (path) => Buffer.byteLength(path) <= 107,
@@ -42,11 +39,6 @@ const listenAddress = z
     return z.NEVER;
   });
 
-const namespace = z.string("must be a string").superRefine((value, context) => {
-  const message = namespaceFault(value);
-  if (message !== undefined) context.addIssue({ code: "custom", message });
-});
-
 const seconds = (least: number, most: number) => {
   const message = `must be ${least} to ${most} seconds`;
   return z.number(message).min(least, message).max(most, message);
@@ -60,18 +52,6 @@ const installMode = z.preprocess(
   (value) => (value === "true" ? true : value === "false" ? false : value),
   z.union([z.boolean(), z.literal("remove")], "must be true, false or remove"),
 );
-
-const patterns = z.array(
-  z.string("must be a string").min(1, "must not be empty"),
-  "must be a list",
-);
-
-/** Types that tenants may use in their NADs: those of podnet itself that take no device of the node, and their addresses. */
-const nadTypes = [
-  ...["bridge", "macvlan", "ipvlan", "vlan", "ptp", "dummy", "tap", "loopback", "sriov"],
-  ...["tuning", "portmap", "bandwidth", "sbr", "vrf"],
-  ...["host-local", "static", "dhcp"],
-];
 
 /** Every key of the daemon's configuration; each flag of podnetd is one of them, in camelCase. */
 export const configSchema = z.strictObject(
@@ -130,13 +110,7 @@ export const configSchema = z.strictObject(
     /** Namespaces whose NADs every pod may use where namespaceIsolation is on. */
     globalNamespaces: z.array(namespace, "must be a list of namespaces").default([]),
     /** What NADs of the API may have, except in trustedNadNamespaces; patterns with "*". */
-    nadTypes: patterns.default(nadTypes),
-    nadDevices: patterns.default(["*"]),
-    nadPaths: z.array(absolute, "must be a list of folders").default([]),
-    nadSysctls: patterns.default(["net.*"]),
-    trustedNadNamespaces: z
-      .array(namespace, "must be a list of namespaces")
-      .default([multusNamespace]),
+    ...nadRuleKeys,
     selectionPolicy: oneOf(selectionPolicies).default("fail"),
     resultScope: oneOf(resultScopes).default("auto"),
     /** A pod needs the PodNetwork "default" to exist, whatever it selects. */
