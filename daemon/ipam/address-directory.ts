@@ -5,7 +5,6 @@ import {
   ftruncateSync,
   lstatSync,
   openSync,
-  rmSync,
   statSync,
   utimesSync,
   writeSync,
@@ -13,7 +12,14 @@ import {
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
-import { createFile, ensureDir, openPlainFile, readPlainFile } from "../../lib/base/files.ts";
+import {
+  createFile,
+  ensureDir,
+  openPlainFile,
+  readPlainFile,
+  removeFile,
+  removeIfPossible,
+} from "../../lib/base/files.ts";
 import { formatIp, type Ip, isIp, parseIp } from "../../lib/base/ip.ts";
 import { tryLock } from "../../lib/base/libc.ts";
 import { AddressIndex, addressOfFile } from "./address-index.ts";
@@ -146,7 +152,7 @@ export class LockedAddresses {
     const file = join(this.#path, formatIp(ip));
     if (readOwner(file) === owner && lstatSync(file, { throwIfNoEntry: false })?.isFile()) {
       this.changed = true;
-      rmSync(file, { force: true });
+      removeFile(file);
     }
     if (lstatSync(file, { throwIfNoEntry: false }) === undefined) this.#index.remove(ip);
   }
@@ -216,7 +222,7 @@ async function readDirectory(path: string): Promise<AddressIndex> {
   const index = new AddressIndex();
   let sinceTurn = 0;
   for (const name of await readdir(path)) {
-    if (name === temporaryName) rmSync(join(path, name), { force: true });
+    if (name === temporaryName) removeIfPossible(join(path, name));
     const ip = addressOfFile(name);
     if (ip === undefined) continue;
     index.add(ip, readOwner(join(path, name)));

@@ -1,8 +1,8 @@
-import { chmodSync, lstatSync, rmSync } from "node:fs";
+import { chmodSync, lstatSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { connect } from "node:net";
 import { dirname } from "node:path";
-import { ensurePrivateDir } from "../../lib/base/files.ts";
+import { ensurePrivateDir, removeFile } from "../../lib/base/files.ts";
 import { EndedError } from "./failure.ts";
 
 /** One answer: `contentType` is JSON unless said otherwise. */
@@ -125,7 +125,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
   if (found !== undefined) {
     if (!found.isSocket()) throw new Error(`listen on "${path}": it exists and is no socket`);
     if (await isServed(path)) throw new Error(`listen on "${path}": another podnetd serves it`);
-    rmSync(path);
+    removeFile(path);
   }
   const mask = process.umask(0o177);
   try {

@@ -1,8 +1,14 @@
-import { readdirSync, rmdirSync, rmSync } from "node:fs";
+import { readdirSync, rmdirSync } from "node:fs";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { createFile, ensureDir, readPlainFile, replaceFile } from "../../lib/base/files.ts";
+import {
+  createFile,
+  ensureDir,
+  readPlainFile,
+  removeFile,
+  replaceFile,
+} from "../../lib/base/files.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 
@@ -60,8 +66,8 @@ export class DeviceClaims {
   /** Ends the attachment's claim. Idempotent; another's claim stays. */
   release(key: string, by: Claimant): void {
     const claim = this.read(key);
-    if (claim !== undefined && sameClaimant(claim, by)) rmSync(this.#path(key), { force: true });
-    rmSync(this.#temporary(key, by), { force: true });
+    if (claim !== undefined && sameClaimant(claim, by)) removeFile(this.#path(key));
+    removeFile(this.#temporary(key, by));
     try {
       rmdirSync(this.#dir);
     } catch {

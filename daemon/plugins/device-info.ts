@@ -1,17 +1,9 @@
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { z } from "zod";
 import { DecodeError, decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { ensureDir } from "../../lib/base/files.ts";
+import { ensureDir, removeFile } from "../../lib/base/files.ts";
 import { type CniError, cniCode } from "../../lib/cni/errors.ts";
 import { asCniError } from "./shared-errors.ts";
 
@@ -143,7 +135,7 @@ export function writeDeviceInfo(path: string, info: DeviceInfo): boolean {
 /** Deletes a device information file. Idempotent. Throws a CniError with code 5. */
 export function deleteDeviceInfo(path: string): void {
   try {
-    rmSync(path, { force: true });
+    removeFile(path);
   } catch (error) {
     throw ioError("delete", path, error);
   }

@@ -1,8 +1,8 @@
-import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { z } from "zod";
 import { decode } from "../../lib/base/decode.ts";
 import { errorCode } from "../../lib/base/errors.ts";
-import { ensureDir, replaceFile } from "../../lib/base/files.ts";
+import { ensureDir, removeFile, replaceFile } from "../../lib/base/files.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { Netns } from "../../lib/base/netns.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
@@ -49,12 +49,12 @@ export async function giveNames(host: Rtnetlink, log?: Log): Promise<void> {
     const link = await host.getLink({ name: owed.current });
     if (link === undefined) {
       const isLent = claimsOfNode().read(owed.key) !== undefined;
-      if (!isLent) rmSync(pathOf(owed.key), { force: true });
+      if (!isLent) removeFile(pathOf(owed.key));
       continue;
     }
     if ((await host.getLink({ name: owed.name })) !== undefined) continue;
     await rename(host, { index: link.index, up: link.up, name: owed.name });
-    rmSync(pathOf(owed.key), { force: true });
+    removeFile(pathOf(owed.key));
     log?.info({ device: owed.key, from: owed.current, to: owed.name }, "device has its name again");
   }
 }

@@ -70,8 +70,8 @@ function linked(from: string, path: string): boolean {
   }
 }
 
-/** What is done must not become a failure because the temporary file stays. */
-function removeIfPossible(path: string): void {
+/** For temporary files: what is done must not become a failure because one stays. */
+export function removeIfPossible(path: string): void {
   try {
     removeFile(path);
   } catch {
@@ -136,7 +136,7 @@ function requirePlain(path: string, fd: number): Stats {
   return stats;
 }
 
-/** Removes a file; succeeds when there is none. */
+/** Removes a file; succeeds when there is none. Not by Node's rmSync, whose errors of a full or read-only disk have no code. */
 export function removeFile(path: string): void {
   try {
     unlinkSync(path);
