@@ -25,15 +25,18 @@ export interface RunningController {
 }
 
 /**
- * Starts everything and resolves when the controller serves: it may not know the cluster yet (/readyz says so), and needs not lead.
- * Rejects, with nothing left open, when it can't.
+ * Starts everything and resolves when the controller serves: it may not know the cluster yet (/readyz says so, and the log line "ready"
+ * comes when it does), and needs not lead. Rejects, with nothing left open, when it can't.
  */
 export async function startController(
   config: ControllerConfig,
   log: Log,
 ): Promise<RunningController> {
   await using stack = new AsyncDisposableStack();
-  const client = new KubeClient(new Credentials(config.kubeconfig), program);
+  const credentials = new Credentials(config.kubeconfig);
+  // Better told at once than in the log, again and again.
+  await credentials.current();
+  const client = new KubeClient(credentials, program);
   stack.defer(() => client.close());
   const events = new ObjectEvents(client, { component: program }, log);
   stack.defer(() => events.stop());
@@ -51,11 +54,11 @@ export async function startController(
   stores.start();
   stack.use(leadership.start(context));
   const parts = stack.move();
-  // Whatever the log level: people and supervisors wait for this line.
-  log.child({}, { level: "info" }).info({ pid: process.pid }, "ready");
+  const told = tellReady(stores, log);
   let stopped: Promise<void> | undefined;
   return {
     stop: () => {
+      told.abort();
       stopped ??= Promise.race([
         parts.disposeAsync(),
         sleep(stopWithin, undefined, { ref: false }),
@@ -63,6 +66,20 @@ export async function startController(
       return stopped;
     },
   };
+}
+
+/** Says once that the cluster is known, unless it is ended before. */
+function tellReady(stores: Stores, log: Log): AbortController {
+  const ending = new AbortController();
+  const tell = () => {
+    // Whatever the log level: people and supervisors wait for this line.
+    const loud = log.child({}, { level: "info" });
+    if (!ending.signal.aborted) loud.info({ pid: process.pid }, "ready");
+  };
+  stores
+    .ready()
+    .then(tell, (error: unknown) => log.error({ fault: errorText(error) }, "not ready"));
+  return ending;
 }
 
 async function serve(context: ControllerContext, stack: AsyncDisposableStack): Promise<void> {

@@ -1,5 +1,5 @@
 import { fixedAddresses } from "../../lib/api/fixed-addresses.ts";
-import { defaultNetworkName, nadApiVersion, providers, quote } from "../../lib/api/names.ts";
+import { defaultNetworkName, nadGroup, providers, quote } from "../../lib/api/names.ts";
 import type { ParametersRef, PodNetwork } from "../../lib/api/objects.ts";
 import type { Vetted } from "../../lib/api/vet-keys.ts";
 import { type NetworkConfiguration, pluginsOf, vetNetwork } from "../../lib/api/vet-network.ts";
@@ -21,8 +21,6 @@ export interface Verdict {
 
 /** Finds a NAD; undefined: there is none. */
 export type FindNad = (namespace: string, name: string) => KeptNad | undefined;
-
-const [nadGroup] = nadApiVersion.split("/");
 
 /** Whether the parameters are podnet's business; those of another provider are vetted by that one. */
 export function isOwnProvider(provider: string): boolean {

@@ -92,7 +92,7 @@ export class Stores implements AsyncDisposable {
     return this.#all().map(({ kind, reflector }) => ({
       kind,
       current: reflector.current,
-      age: reflector.contact === 0 ? undefined : (Date.now() - reflector.contact) / 1000,
+      age: reflector.contact === 0 ? undefined : (performance.now() - reflector.contact) / 1000,
       objects: reflector.size,
     }));
   }

@@ -58,6 +58,24 @@ export function attachReview(attacher: Attacher, network: string): JsonObject {
   };
 }
 
+/**
+ * A SubjectAccessReview: may whoever made a request create PodNetworks? `user` is the `userInfo` of an AdmissionReview, whose keys are
+ * those of the other review but for the name.
+ */
+export function mayCreateReview({ username, groups, uid, extra }: JsonObject): JsonObject {
+  return {
+    apiVersion: "authorization.k8s.io/v1",
+    kind: "SubjectAccessReview",
+    spec: {
+      user: typeof username === "string" ? username : "",
+      groups: Array.isArray(groups) ? groups : [],
+      ...(typeof uid === "string" ? { uid } : {}),
+      ...(isJsonObject(extra) ? { extra } : {}),
+      resourceAttributes: { group: apiGroup, resource: "podnetworks", verb: "create" },
+    },
+  };
+}
+
 /** Whether the answer to the review says yes; undefined: it is no answer. */
 export function isAllowed(answer: unknown): boolean | undefined {
   const status = isJsonObject(answer) ? answer["status"] : undefined;

@@ -2,7 +2,8 @@
 
 export const apiGroup = "podnet.dev";
 export const apiVersion = "podnet.dev/v1alpha1";
-export const nadApiVersion = "k8s.cni.cncf.io/v1";
+export const nadGroup = "k8s.cni.cncf.io";
+export const nadApiVersion = `${nadGroup}/v1`;
 
 export const kinds = {
   podNetwork: "PodNetwork",

@@ -215,5 +215,5 @@ function checkIpam(value: Json | undefined, path: string, faults: string[]): voi
 function refuse(faults: readonly string[]): void {
   if (faults.length === 0) return;
   const message = `network configuration: ${faults.join("; ")}`;
-  throw new CniError(cniCode.invalidNetworkConfig, message);
+  throw new CniError(cniCode.invalidNetworkConfig, message, { faults });
 }

@@ -30,6 +30,8 @@ export const cniCode = {
 export interface CniErrorOptions {
   /** Longer text for the `details` key: one fault a line, or the cause. */
   readonly details?: string;
+  /** What the message has in one line, one by one; for callers, and in no answer. */
+  readonly faults?: readonly string[];
   readonly cause?: unknown;
 }
 
@@ -41,6 +43,7 @@ export class CniError extends Error {
   override readonly name = "CniError";
   readonly code: number;
   readonly details: string | undefined;
+  readonly faults: readonly string[];
 
   constructor(code: number, message: string, options: CniErrorOptions = {}) {
     super(
@@ -49,5 +52,6 @@ export class CniError extends Error {
     );
     this.code = code;
     this.details = options.details;
+    this.faults = options.faults ?? [];
   }
 }

@@ -1,5 +1,6 @@
-import { apiGroup, kinds } from "../../../lib/api/names.ts";
-import { admitNetwork } from "./networks.ts";
+import { apiGroup, kinds, nadGroup } from "../../../lib/api/names.ts";
+import { admitNad } from "./nads.ts";
+import { admitNetwork, mutateNetwork } from "./networks.ts";
 import { type AdmitContext, mutatePod, validatePod } from "./pods.ts";
 import { type AdmissionRequest, allowed, type Verdict } from "./review.ts";
 
@@ -13,10 +14,23 @@ export async function admit(
   kind: AdmissionKind,
   request: AdmissionRequest,
 ): Promise<Verdict> {
-  if (request.group === "" && request.kind === "Pod") {
-    return kind === "mutate" ? mutatePod(context, request) : await validatePod(context, request);
-  }
-  const ours = request.kind === kinds.podNetwork || request.kind === kinds.podNetworkAttachment;
-  if (kind === "mutate" || request.group !== apiGroup || !ours) return allowed;
-  return request.subResource === "" ? admitNetwork(request) : allowed;
+  const rules = request.subResource === "" ? rulesOf(request) : undefined;
+  return (await rules?.[kind]?.(context, request)) ?? allowed;
+}
+
+type Rule = (context: AdmitContext, request: AdmissionRequest) => Verdict | Promise<Verdict>;
+type Rules = { readonly [K in AdmissionKind]?: Rule };
+
+const ofPods: Rules = { validate: validatePod, mutate: mutatePod };
+const ofNetworks: Rules = {
+  validate: (_, request) => admitNetwork(request),
+  mutate: (_, request) => mutateNetwork(request),
+};
+const ofNads: Rules = { validate: admitNad };
+
+function rulesOf({ group, kind }: AdmissionRequest): Rules | undefined {
+  if (group === "") return kind === "Pod" ? ofPods : undefined;
+  if (group === nadGroup) return kind === kinds.nad ? ofNads : undefined;
+  if (group !== apiGroup) return undefined;
+  return kind === kinds.podNetwork || kind === kinds.podNetworkAttachment ? ofNetworks : undefined;
 }

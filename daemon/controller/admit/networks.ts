@@ -1,5 +1,5 @@
 import { decodePodNetwork, decodePodNetworkAttachment } from "../../../lib/api/decode-objects.ts";
-import { kinds, quote } from "../../../lib/api/names.ts";
+import { defaultNetworkName, finalizer, kinds, quote } from "../../../lib/api/names.ts";
 import {
   accessFaults,
   changedFaults,
@@ -25,9 +25,26 @@ export function admitNetwork(request: AdmissionRequest): Verdict {
   return all.length > 0 ? invalid(all) : { warnings };
 }
 
-/** Where all objects are deleted at once the request itself names none. */
-function nameOf({ name, oldObject }: AdmissionRequest): string {
-  const metadata = isJsonObject(oldObject) ? oldObject["metadata"] : undefined;
+/**
+ * Puts the finalizer on a network that is created: so it is protected from its first moment on, and the controller has only its
+ * status left to write. `default` has none, as in the controller.
+ */
+export function mutateNetwork(request: AdmissionRequest): Verdict {
+  const { operation, kind, object } = request;
+  const metadata = isJsonObject(object) ? object["metadata"] : undefined;
+  if (operation !== "CREATE" || !isJsonObject(metadata)) return allowed;
+  if (kind === kinds.podNetwork && nameOf(request) === defaultNetworkName) return allowed;
+  const path = "/metadata/finalizers";
+  const present = metadata["finalizers"] ?? undefined;
+  if (present === undefined) return { patch: [{ op: "add", path, value: [finalizer] }] };
+  if (!Array.isArray(present) || present.includes(finalizer)) return allowed;
+  return { patch: [{ op: "add", path: `${path}/-`, value: finalizer }] };
+}
+
+/** The object's own name. Where all objects of a kind are deleted at once, or a name is made by the server, the request has none. */
+function nameOf({ name, object, oldObject }: AdmissionRequest): string {
+  const whole = isJsonObject(oldObject) ? oldObject : object;
+  const metadata = isJsonObject(whole) ? whole["metadata"] : undefined;
   const own = isJsonObject(metadata) ? metadata["name"] : undefined;
   return typeof own === "string" ? own : name;
 }
@@ -60,11 +77,13 @@ function decoded(kind: string, object: unknown): Decoding {
 }
 
 /** The server has checked the object's metadata already, and fills some of it in only now. */
-function isServers(path: string): boolean {
+export function isServers(path: string): boolean {
   return path === "metadata" || /^metadata[.[]/.test(path);
 }
 
-/** For logs: `PodNetwork "blue"`. */
-export function titleOf({ kind, namespace, name }: AdmissionRequest): string {
+/** For people: `PodNetwork "blue"`. */
+export function titleOf(request: AdmissionRequest): string {
+  const { kind, namespace } = request;
+  const name = nameOf(request);
   return `${kind} ${quote(namespace === "" ? name : `${namespace}/${name}`)}`;
 }

@@ -1,3 +1,4 @@
+import type { NadConfinement } from "../../../lib/api/nad-rules-keys.ts";
 import { annotations, schedulingGate } from "../../../lib/api/names.ts";
 import { awaited, checkPod, populated, selectionChanges } from "../../../lib/api/pod-rules.ts";
 import { formatFault } from "../../../lib/base/decode.ts";
@@ -19,6 +20,8 @@ export interface AdmitContext extends Pick<ControllerContext, "client" | "stores
   readonly exempt: ReadonlySet<string>;
   /** The server knows scheduling gates. */
   readonly gates: () => boolean;
+  /** What the nodes permit in NADs of tenants; undefined: nobody said, and podnetd's defaults are no more than a hint. */
+  readonly confinement?: NadConfinement;
 }
 
 /** Validates a pod that is created, and refuses changes of its selection afterwards (spec A.3.1, B.2). */
@@ -27,7 +30,7 @@ export async function validatePod(
   request: AdmissionRequest,
 ): Promise<Verdict> {
   const { operation, object, oldObject } = request;
-  if (context.exempt.has(request.namespace) || request.subResource !== "") return allowed;
+  if (context.exempt.has(request.namespace)) return allowed;
   if (operation === "UPDATE") {
     const changes = selectionChanges(annotationsOf(oldObject), annotationsOf(object));
     return changes.length > 0 ? invalid(changes) : allowed;
@@ -45,8 +48,8 @@ export async function validatePod(
 
 /** Fills in the default network, or holds a pod back that lists networks itself (spec A.3.2, A.3.3). An invalid one is left as it is. */
 export function mutatePod(context: AdmitContext, request: AdmissionRequest): Verdict {
-  const { operation, object, namespace, subResource } = request;
-  if (operation !== "CREATE" || subResource !== "" || context.exempt.has(namespace)) return allowed;
+  const { operation, object, namespace } = request;
+  if (operation !== "CREATE" || context.exempt.has(namespace)) return allowed;
   const pod = readPod(object, request);
   if (pod.mirror || checkPod(pod).faults.length > 0) return allowed;
   const { stores } = context;

@@ -12,6 +12,8 @@ export interface AdmissionRequest {
   readonly namespace: string;
   readonly name: string;
   readonly subResource: string;
+  /** Who asks, as authentication has it: user name, groups, uid, extra; not decoded. */
+  readonly userInfo: unknown;
   /** Not decoded; undefined where the operation has none. */
   readonly object: unknown;
   readonly oldObject: unknown;
@@ -35,6 +37,7 @@ const reviewSchema = z.looseObject(
         namespace: optionalWord,
         name: optionalWord,
         subResource: optionalWord,
+        userInfo: z.unknown().optional(),
         object: z.unknown().optional(),
         oldObject: z.unknown().optional(),
       },
@@ -47,7 +50,7 @@ const reviewSchema = z.looseObject(
 /** Decodes an AdmissionReview. Throws a DecodeError. */
 export function decodeReview(value: unknown): AdmissionRequest {
   const { request } = decode(reviewSchema, value, "AdmissionReview");
-  const { kind, object, oldObject, ...words } = request;
+  const { kind, object, oldObject, userInfo, ...words } = request;
   return {
     uid: words.uid,
     operation: words.operation,
@@ -56,6 +59,7 @@ export function decodeReview(value: unknown): AdmissionRequest {
     namespace: words.namespace,
     name: words.name,
     subResource: words.subResource,
+    userInfo: userInfo ?? undefined,
     object: object ?? undefined,
     oldObject: oldObject ?? undefined,
   };

@@ -47,6 +47,7 @@ export class AdmissionService implements Service {
       log,
       exempt: new Set([...systemNamespaces, config.namespace]),
       gates: () => this.#abilities?.schedulingGates === true,
+      ...(config.confinement === undefined ? {} : { confinement: config.confinement }),
     };
     const metrics = new AdmissionMetrics(registry, () => this.#keeper.certificate);
     this.#server = new AdmissionServer({

@@ -309,6 +309,29 @@ test("default can't be deleted, other networks can (E-2)", async () => {
   assert.match(message(await network(together)), /can't be deleted/);
 });
 
+test("a network is created with the finalizer, beside those of others; default has none", async () => {
+  const create = async (object: unknown, rest: Asking = {}) => {
+    const asking = { kind: "PodNetwork", group, namespace: "", name: "blue", ...rest };
+    return (await ask("mutate", { ...asking, object })).patch;
+  };
+  const own = "podnet.dev/in-use";
+  const bare = podNetwork("blue");
+  const first = [{ op: "add", path: "/metadata/finalizers", value: [own] }];
+  assert.deepEqual(await create(bare), first);
+  assert.deepEqual(await create(bare, { kind: "PodNetworkAttachment", namespace: "app" }), first);
+  const held = (finalizers: unknown) => ({ ...bare, metadata: { name: "blue", finalizers } });
+  assert.deepEqual(await create(held(["a.io/b"])), [
+    { op: "add", path: "/metadata/finalizers/-", value: own },
+  ]);
+  assert.deepEqual(await create(held(null)), first);
+  for (const object of [held([own]), held(5), held({}), podNetwork("default"), { metadata: 5 }, 5])
+    assert.equal(await create(object), undefined);
+  const named = { kind: "PodNetworkAttachment", namespace: "app", name: "default" };
+  assert.deepEqual(await create(podNetwork("default"), named), first, "an attachment's own name");
+  assert.deepEqual(await create(held(undefined), { name: "" }), first, "the server makes the name");
+  assert.equal(await create(bare, { operation: "UPDATE", oldObject: bare }), undefined);
+});
+
 test("what podnet has no rules for is allowed", async () => {
   for (const asking of [
     { kind: "Deployment", group: "apps" },
