@@ -3,23 +3,41 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Lab } from "../helpers/lab.ts";
+import { InstallNode, installEpisodes } from "../helpers/scenario-install.ts";
 import { attachmentKinds, kindNetworks, prepareNode } from "../helpers/scenario-kinds.ts";
 import { ScenarioNode } from "../helpers/scenario-node.ts";
 import { uncovered } from "../helpers/scenario-trace.ts";
 
 // What a kill between two effects means is tested only if there is a fault point between them. So: no effect without one.
 
+const calls =
+  "sendto,sendmsg,write,pwrite64,writev,openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat," +
+  "symlink,symlinkat,truncate,ftruncate,chmod,fchmod,fchmodat,chown,utimensat,mount,umount2,execve,ioctl,setxattr,clone,clone3,fork,vfork,mknod,mknodat,fallocate";
+
+/** Puts a daemon under strace. -D: it stays the child of who started it. */
+function traced(trace: string): (command: readonly string[]) => string[] {
+  const strace = ["strace", "-D", "-f", "-qq", "-y", "-s", "120", "-e", `trace=${calls}`];
+  return (command) => [...strace, "-e", "signal=none", "-o", trace, ...command];
+}
+
+/** Ends the daemon, and looks at all that it did. */
+async function assertCovered(node: ScenarioNode, trace: string, least: number): Promise<void> {
+  const threads = readdirSync(`/proc/${node.daemon.pid}/task`);
+  await node.daemon.stop();
+  const { points, effects, faults } = uncovered(readFileSync(trace, "utf8"), threads);
+  assert.deepEqual(faults, []);
+  assert.ok(
+    points > least && effects > least * 0.8,
+    `${points} points and ${effects} effects are too few`,
+  );
+}
+
 test("every syscall of the daemon that changes something lies between two fault points", async () => {
   using lab = new Lab();
   const trace = join(lab.folder(), "trace");
-  const calls =
-    "sendto,sendmsg,write,pwrite64,writev,openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat," +
-    "symlink,symlinkat,truncate,ftruncate,chmod,fchmod,fchmodat,chown,utimensat,mount,umount2,execve,ioctl,setxattr,clone,clone3,fork,vfork,mknod,mknodat,fallocate";
-  // -D: the daemon stays the child of who started it.
-  const strace = ["strace", "-D", "-f", "-qq", "-y", "-s", "120", "-e", `trace=${calls}`];
   await using node = await ScenarioNode.start(kindNetworks, {
     prepare: prepareNode,
-    wrap: (command) => [...strace, "-e", "signal=none", "-o", trace, ...command],
+    wrap: traced(trace),
   });
   for (const { networks } of attachmentKinds) {
     const pod = node.pod();
@@ -32,9 +50,16 @@ test("every syscall of the daemon that changes something lies between two fault 
   await node.must("ADD", last, { networks: ["bridge", "pair"] });
   await node.collect([], last);
   await node.must("STATUS", last);
-  const threads = readdirSync(`/proc/${node.daemon.pid}/task`);
-  await node.daemon.stop();
-  const { points, effects, faults } = uncovered(readFileSync(trace, "utf8"), threads);
-  assert.deepEqual(faults, []);
-  assert.ok(points > 300 && effects > 250, `${points} points and ${effects} effects are too few`);
+  await assertCovered(node, trace, 300);
+});
+
+test("every syscall that installs podnet, puts it back or takes it away lies between two fault points", async () => {
+  using lab = new Lab();
+  const trace = join(lab.folder(), "trace");
+  await using node = await InstallNode.start(traced(trace));
+  for (const { name, before, later } of installEpisodes) {
+    if (later === undefined) continue;
+    assert.ok(await node.live({ name, before, later }), name);
+  }
+  await assertCovered(node.scenario, trace, 20);
 });

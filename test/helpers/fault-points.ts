@@ -95,12 +95,16 @@ interface WriteOptions {
   readonly mode?: number;
 }
 
-/** In one call of Node's there are two effects, with a moment between them. */
+/** In one call of Node's there are two effects, with a moment between them; on an open file one. */
 function writeFileSync(
-  path: fs.PathLike,
+  path: fs.PathOrFileDescriptor,
   data: string | Uint8Array,
   options: WriteOptions = {},
 ): void {
+  if (typeof path === "number") {
+    fs.writeSync(path, Buffer.from(data));
+    return;
+  }
   const fd = fs.openSync(path, options.flag ?? "w", options.mode);
   try {
     fs.writeSync(fd, Buffer.from(data));

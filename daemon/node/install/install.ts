@@ -65,7 +65,10 @@ export class Installer implements AsyncDisposable {
     this.confPath = join(parts.confDir, parts.confName);
     this.#stub = new InstalledStub(join(parts.binDir, "podnet"), parts.stub);
     this.#faults.set("conflist", "podnet is not installed yet");
-    this.#watch = new FolderWatch([parts.confDir, parts.binDir], () => this.#changed());
+    this.#watch = new FolderWatch([parts.confDir, parts.binDir], (_, file) => {
+      // No runtime reads these, and our own temporary ones are among them: where a disk is full, each attempt would be the reason of the next.
+      if (file?.startsWith(".") !== true) this.#changed();
+    });
   }
 
   get stubPath(): string {
