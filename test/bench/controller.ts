@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { installWebhooks, webhookFlag, webhooksServed } from "../helpers/admission.ts";
 import { ControlledApi, ControllerProcess } from "../helpers/controller.ts";
 import { type Effort, fullEffort, type Line, shortEffort } from "./cases.ts";
 
@@ -71,9 +72,9 @@ async function fill(at: ControlledApi, networks: number, pods: number): Promise<
 }
 
 /** From the start until every object was listed and nothing is left to write. */
-async function start(at: ControlledApi, writes: number) {
+async function start(at: ControlledApi, writes: number, more: readonly string[] = []) {
   const began = performance.now();
-  const controller = new ControllerProcess(at.server, flags, { program: built });
+  const controller = new ControllerProcess(at.server, [...flags, ...more], { program: built });
   await controller.said('"ready"');
   const settled = await settle(at, writes);
   return { controller, seconds: (performance.now() - began) / 1000 - 3, writes: settled.writes };
@@ -101,13 +102,14 @@ export async function controllerCase(effort: Effort): Promise<Line[]> {
   const lines = [
     line([`${size}: first start until all is written`, "s"], cold.seconds),
     line(
-      ["writes for each new object (finalizer, status)", "writes"],
+      ["writes for each object that was there first (finalizer, status)", "writes"],
       cold.writes / (networks + 1),
       2,
     ),
   ];
   await cold.controller.stop();
-  const warm = await start(at, 0);
+  installWebhooks(at);
+  const warm = await start(at, 0, ["--webhook", webhookFlag]);
   await using controller = warm.controller;
   lines.push(
     line(["start with nothing to do", "s"], warm.seconds),
@@ -122,11 +124,25 @@ export async function controllerCase(effort: Effort): Promise<Line[]> {
   lines.push(
     line(["writes for a network that is disabled", "writes"], disabled.writes / changed, 1),
   );
+  lines.push(await newNetworks(at, changed, disabled.writes));
+  const before = progress(at).writes;
   await each(changed, (index) => at.pod(`new-${index}`, [{ name: `net-${index}` }]));
-  const after = await settle(at, disabled.writes + changed);
-  const added = (after.writes - disabled.writes) / changed;
+  const after = await settle(at, before + changed);
+  const added = (after.writes - before) / changed;
   lines.push(line(["writes for a pod that comes to a network", "writes"], added, 1));
   return lines;
+}
+
+/** The finalizer comes from the webhook. */
+async function newNetworks(at: ControlledApi, count: number, before: number): Promise<Line> {
+  await webhooksServed(at);
+  await each(count, (index) => at.network(`late-${index}`));
+  const { writes } = await settle(at, before + count);
+  return line(
+    ["writes for a new network, with the webhooks", "writes"],
+    (writes - before) / count,
+    1,
+  );
 }
 
 if (import.meta.main) {

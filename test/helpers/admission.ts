@@ -28,6 +28,21 @@ export function installWebhooks({ server }: ControlledApi): void {
   server.apply(...objects.map(withAddress));
 }
 
+/** Waits until the API server trusts the webhooks: what must be refused is refused. */
+export async function webhooksServed(at: ControlledApi): Promise<void> {
+  const probe = {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { namespace: "app", name: "probe", annotations: { "podnet.dev/networks": "x" } },
+    spec: { containers: [{ name: "c", image: "none" }] },
+  };
+  await at.eventually(
+    async () =>
+      (await at.api.raw("POST", "/api/v1/namespaces/app/pods?dryRun=All", probe)).status === 422,
+    () => "the API server calls the webhook",
+  );
+}
+
 function withAddress(object: object): object {
   if (!("kind" in object) || object.kind !== "Service" || !("spec" in object)) return object;
   return { ...object, spec: { ...(object.spec as object), clusterIP: webhookAddress } };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { installWebhooks, webhookFlag } from "../../helpers/admission.ts";
+import { installWebhooks, webhookFlag, webhooksServed } from "../../helpers/admission.ts";
 import { ControlledApi, ControllerProcess } from "../../helpers/controller.ts";
 
 /** The acceptance examples of admission on a real API server, which calls the webhooks over TLS by their service's name. */
@@ -25,27 +25,12 @@ before(async () => {
   controller = stack.use(start());
   await controller.said('"leading"');
   await at.until("podnetworks default", "True Ready");
-  await served();
+  await webhooksServed(at);
 });
 after(async () => {
   await stack.disposeAsync();
   if (process.exitCode) process.stderr.write(controller.log.slice(-6000));
 });
-
-/** Until the API server has the authority: what must be refused is refused. */
-async function served(): Promise<void> {
-  const probe = {
-    apiVersion: "v1",
-    kind: "Pod",
-    metadata: { namespace: "app", name: "probe", annotations: { [own]: "x" } },
-    spec,
-  };
-  await at.eventually(
-    async () =>
-      (await at.api.raw("POST", "/api/v1/namespaces/app/pods?dryRun=All", probe)).status === 422,
-    () => "the API server calls the webhook",
-  );
-}
 
 const spec = { containers: [{ name: "c", image: "none" }] };
 let count = 0;
@@ -375,6 +360,6 @@ test("with the controller gone pods start as they did before podnet; it comes ba
   assert.equal((await create(undefined)).pod.metadata.annotations, undefined);
   controller = stack.use(start());
   await controller.said('"admission"');
-  await served();
+  await webhooksServed(at);
   assert.equal(await bundle(), before);
 });

@@ -167,7 +167,8 @@ test('"ready" is said when the API was read, not before, and SIGTERM ends it at 
   said = "";
   for await (const text of late.stderr.setEncoding("utf8")) {
     said += text;
-    if (said.includes('"ready"')) late.kill("SIGTERM");
+    // A second signal would end it at once.
+    if (said.includes('"ready"') && !late.killed) late.kill("SIGTERM");
   }
   assert.match(said, /"ready"/);
   assert.deepEqual(await closed, [0, null]);
