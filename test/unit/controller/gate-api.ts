@@ -86,13 +86,15 @@ export class GateApi implements AsyncDisposable {
       return;
     }
     const made = structuredClone(pod);
-    const done = status === "" ? removeGates(made, patch) : mergeConditions(made, patch);
-    if (!done) {
-      json(response, 422, { reason: "Invalid", message: "the gate is not there" });
+    try {
+      if (status === "") mergeGates(made, patch);
+      else mergeConditions(made, patch);
+      this.put("pods", made);
+    } catch (error) {
+      json(response, 422, { reason: "Invalid", message: String(error) });
       return;
     }
     this.writes.push(`${name}${status}`);
-    this.put("pods", made);
     json(response, 200, this.pod(name));
   }
 
@@ -101,21 +103,24 @@ export class GateApi implements AsyncDisposable {
   }
 }
 
+/** A strategic merge: by name, and out with what says so. Throws for what is not there any more: whoever sends that has decided by an old object. */
 // biome-ignore lint/suspicious/noExplicitAny: objects have the shape that the API gives them
-function removeGates(pod: any, patch: any): boolean {
-  const gone = patch.spec.schedulingGates.map((gate: { name: string }) => gate.name);
-  const has: { name: string }[] = pod.spec.schedulingGates ?? [];
-  pod.spec.schedulingGates = has.filter(({ name }) => !gone.includes(name));
-  return pod.spec.schedulingGates.length < has.length;
+function mergeGates(pod: any, patch: any): void {
+  for (const { name, $patch } of patch.spec.schedulingGates) {
+    const has: { name: string }[] = pod.spec.schedulingGates ?? [];
+    const others = has.filter((gate) => gate.name !== name);
+    if ($patch === "delete" && others.length === has.length)
+      throw new Error(`spec.schedulingGates: ${name} is not there`);
+    pod.spec.schedulingGates = $patch === "delete" ? others : [...others, { name }];
+  }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: objects have the shape that the API gives them
-function mergeConditions(pod: any, patch: any): boolean {
+function mergeConditions(pod: any, patch: any): void {
   pod.status ??= {};
   for (const one of patch.status.conditions) {
     const conditions: { type: string }[] = pod.status.conditions ?? [];
     const old = conditions.find(({ type }) => type === one.type);
     pod.status.conditions = [...conditions.filter((other) => other !== old), { ...old, ...one }];
   }
-  return true;
 }

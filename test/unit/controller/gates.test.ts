@@ -227,9 +227,27 @@ test("pods without the gate, pods that are deleted and lists that can't be read 
   });
 });
 
-test("the fake refuses what a server refuses", async () => {
+test("the fake refuses what a server refuses: a gate later, a gate beside a node, a removal twice or of an old version", async () => {
   await using api = await GateApi.start();
   assert.throws(() => api.put("pods", pod("p", "[]", { nodeName: "n" })), /nodeName/);
   api.put("pods", { ...pod("p", "[]"), spec: {} });
   assert.throws(() => api.put("pods", pod("p", "[]")), /only deletion/);
+  const patch = async (name: string, change: object, version?: string) => {
+    const { uid, resourceVersion } = api.pod(name).metadata;
+    const metadata = { uid, resourceVersion: version ?? resourceVersion };
+    const body = JSON.stringify({ metadata, spec: { schedulingGates: [change] } });
+    const path = `${api.api.server}/api/v1/namespaces/app/pods/${name}`;
+    return (await fetch(path, { method: "PATCH", body })).status;
+  };
+  const removal = { ...gate, $patch: "delete" };
+  assert.equal(await patch("p", gate), 422, "a gate later");
+  assert.equal(await patch("p", removal), 422, "of what is not there");
+  api.put("pods", pod("q", "[]"));
+  const { resourceVersion } = api.pod("q").metadata;
+  assert.equal(await patch("q", { name: "other.io/x" }), 422, "another gate later");
+  assert.equal(await patch("q", removal), 200);
+  assert.equal(await patch("q", removal, resourceVersion), 409, "of an old version");
+  assert.equal(await patch("q", removal), 422, "twice");
+  assert.equal(await patch("q", gate), 422, "back again");
+  assert.deepEqual([gatesOf(api.pod("q")), api.writes], [0, ["q"]]);
 });
