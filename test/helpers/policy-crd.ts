@@ -3,7 +3,7 @@ import { parseAllDocuments } from "yaml";
 
 /** Group and path of the kind that a policy becomes. */
 const group = "policy.test";
-export const policyCases = `/apis/${group}/v1/cases`;
+export const policyCases = (plural: string) => `/apis/${group}/v1/${plural}`;
 
 // biome-ignore lint/suspicious/noExplicitAny: manifests are looked into
 type Manifest = any;
@@ -20,9 +20,9 @@ const text = { type: "string", maxLength: 100 };
 const texts = { type: "object", maxProperties: 8, additionalProperties: text };
 const object = (properties: object) => ({ type: "object", properties });
 
-/** A pod as far as the policy looks at it. */
+/** An object as far as the policies look at it. */
 const pod = object({
-  metadata: object({ annotations: texts, labels: texts }),
+  metadata: object({ name: text, annotations: texts, labels: texts }),
   spec: object({ nodeName: text }),
   status: object({ phase: text }),
 });
@@ -34,10 +34,11 @@ const extra = {
 const request = object({ userInfo: object({ username: text, extra }) });
 
 /**
- * A definition whose objects hold what a ValidatingAdmissionPolicy on pods sees (`spec.object`, `spec.oldObject`, `spec.request`) and whose rules are the
+ * A definition, by the plural, whose objects hold what a ValidatingAdmissionPolicy sees (`spec.object`, `spec.oldObject`, `spec.request`) and whose rules are the
  * policy's own expressions: an API server for custom resources evaluates them as one for pods would.
  */
-export function policyDefinition(file: string): object {
+export function policyDefinition(file: string, plural: string): object {
+  const kind = `${plural.charAt(0).toUpperCase()}${plural.slice(1, -1)}`;
   const { variables = [], validations, matchConditions = [] } = policyOf(file).spec;
   const expand = (expression: string): string => {
     let expanded = expression;
@@ -60,11 +61,11 @@ export function policyDefinition(file: string): object {
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: `cases.${group}` },
+    metadata: { name: `${plural}.${group}` },
     spec: {
       group,
       scope: "Cluster",
-      names: { kind: "Case", plural: "cases", singular: "case", listKind: "CaseList" },
+      names: { kind, plural, singular: plural.replace(/s$/, ""), listKind: `${kind}List` },
       versions: [
         {
           name: "v1",

@@ -164,7 +164,11 @@ test("providers follow the pattern (E-10)", () => {
 });
 
 test("the policy on a node's token: its own pods' status annotations, and nothing else of a pod", async () => {
-  const made = raw("POST", crds, policyDefinition("conf/kustomize/default/node-policy.yaml"));
+  const made = raw(
+    "POST",
+    crds,
+    policyDefinition("conf/kustomize/default/node-policy.yaml", "cases"),
+  );
   assert.equal(made.status, 0, made.stdout);
   while (!conditionsOf(`${crds}/cases.policy.test`).includes("Established True")) await sleep(100);
   const own = "podnet.dev/network-status";
@@ -185,7 +189,7 @@ test("the policy on a node's token: its own pods' status annotations, and nothin
     const request = { userInfo: change.userInfo ?? userInfo };
     const spec = { object: after, oldObject: before, ...change, request };
     const body = { apiVersion: "policy.test/v1", kind: "Case", metadata: { name: `c${++count}` } };
-    return outcome(raw("POST", policyCases, { ...body, spec }));
+    return outcome(raw("POST", policyCases("cases"), { ...body, spec }));
   };
   const notAnnotated = { ...before, metadata: { labels: metadata.labels } };
   assert.equal(judge({}), "accepted");
@@ -213,4 +217,21 @@ test("the policy on a node's token: its own pods' status annotations, and nothin
   assert.match(judge({ object: relabelled }), rest);
   const kubelet = { username: "system:node:node-b", extra: {} };
   assert.equal(judge({ userInfo: kubelet, object: relabelled }), "accepted", "not its business");
+});
+
+test("the policy on default's deletion looks at the object, whatever the request is named", async () => {
+  const file = "conf/kustomize/controller/current/default-network.yaml";
+  const made = raw("POST", crds, policyDefinition(file, "deletions"));
+  assert.equal(made.status, 0, made.stdout);
+  const established = () => conditionsOf(`${crds}/deletions.policy.test`);
+  while (!established().includes("Established True")) await sleep(100);
+  let count = 0;
+  const judge = (name: string): string => {
+    const metadata = { name: `d${++count}` };
+    const spec = { oldObject: { metadata: { name } } };
+    const body = { apiVersion: "policy.test/v1", kind: "Deletion", metadata, spec };
+    return outcome(raw("POST", policyCases("deletions"), body));
+  };
+  assert.match(judge("default"), /default.+ can't be deleted: pods that name no network/);
+  for (const name of ["blue", "default2", ""]) assert.equal(judge(name), "accepted", name);
 });
