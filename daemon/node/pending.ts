@@ -17,6 +17,7 @@ const attemptTimeout = 60_000;
 
 interface Attempt {
   readonly count: number;
+  /** As performance.now() has it: a clock that is put back must not put off what is due. */
   readonly next: number;
 }
 
@@ -28,7 +29,7 @@ export class PendingDetaches {
   readonly #node: NodeContext;
   readonly #metrics: Metrics;
   readonly #attempts = new Map<SandboxRecord, Attempt>();
-  readonly #started = Date.now();
+  readonly #started = performance.now();
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
   readonly #ending = new AbortController();
@@ -56,7 +57,7 @@ export class PendingDetaches {
   }
 
   async #look(): Promise<void> {
-    const now = Date.now();
+    const now = performance.now();
     const pending = this.#node.store.all().filter((record) => this.#isDue(record, now));
     for (const record of this.#attempts.keys()) {
       if (this.#node.store.get(record) !== record) this.#attempts.delete(record);
@@ -83,7 +84,7 @@ export class PendingDetaches {
     if (done.length > 0) this.#metrics.countRetry("done");
     if (this.#node.store.get(record) === record) {
       const pause = Math.min(firstPause * 2 ** Math.min(count, 20), longestPause);
-      this.#attempts.set(record, { count, next: Date.now() + pause });
+      this.#attempts.set(record, { count, next: performance.now() + pause });
     }
     if (faults.length === 0) return;
     this.#metrics.countRetry("failed");

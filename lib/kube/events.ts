@@ -85,7 +85,7 @@ export class ObjectEvents {
     const now = Date.now();
     if (known !== undefined) {
       known.count++;
-      if (now - known.sent < countEvery) return;
+      if (isWithin(countEvery, known.sent, now)) return;
       this.#send(known);
       return;
     }
@@ -122,10 +122,13 @@ export class ObjectEvents {
 
   #takeToken(uid: string, now: number): boolean {
     const before = this.#tokens.get(uid) ?? { left: burst, at: now };
-    const back = Math.floor((now - before.at) / refill);
+    const back = Math.max(0, Math.floor((now - before.at) / refill));
     const left = Math.min(burst, before.left + back);
     this.#tokens.delete(uid);
-    this.#tokens.set(uid, { left: Math.max(left - 1, 0), at: before.at + back * refill });
+    this.#tokens.set(uid, {
+      left: Math.max(left - 1, 0),
+      at: Math.min(before.at + back * refill, now),
+    });
     dropOldest(this.#tokens);
     return left > 0;
   }
@@ -217,6 +220,11 @@ export class ObjectEvents {
     };
     await this.#client.request({ method: "POST", path: pathOf(event), body, signal });
   }
+}
+
+/** Not when the clock was put back since: then nobody knows how long ago it was. */
+function isWithin(milliseconds: number, since: number, now: number): boolean {
+  return now >= since && now - since < milliseconds;
 }
 
 function placeOf({ namespace }: ObjectEvent): string {

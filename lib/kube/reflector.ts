@@ -65,7 +65,7 @@ export class Reflector<T> {
     return this.#watching;
   }
 
-  /** Milliseconds since the epoch when the server last said anything; 0: never. */
+  /** When the server last said anything, in milliseconds of performance.now(); 0: never. */
   get contact(): number {
     return this.#contact;
   }
@@ -169,7 +169,7 @@ export class Reflector<T> {
   }
 
   #touch(): void {
-    this.#contact = Date.now();
+    this.#contact = performance.now();
     this.#fault = undefined;
   }
 

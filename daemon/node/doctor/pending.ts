@@ -16,7 +16,7 @@ export function oldestPending(records: readonly SandboxRecord[], now = Date.now(
 }
 
 function age({ deleting, created }: SandboxRecord, now: number): number {
-  return (now - Date.parse(deleting ?? created)) / 1000;
+  return Math.max(0, now - Date.parse(deleting ?? created)) / 1000;
 }
 
 /** DELs that are not finished, with their reason. */

@@ -49,7 +49,8 @@ export class NodeDefault {
   async #read(file: string): Promise<ConfFile> {
     const path = join(this.#dir, file);
     const before = this.#before.get(file);
-    const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0);
+    // A moment to come is that of a clock which was put back since: as long ago as it is to come, as far as anybody knows.
+    const age = Math.abs(Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0));
     const base = { file, age, ...(before === undefined ? {} : { before }) };
     try {
       const list = await readConflist(path);

@@ -105,7 +105,7 @@ async function requireAll({ plugins }: Conflist, cniPath: readonly string[]): Pr
 async function calm({ gates }: Dispatch): Promise<RemovalStep> {
   const count = () =>
     [gates.add, gates.del].reduce((sum, { running, waiting }) => sum + running + waiting, 0);
-  for (const until = Date.now() + calmWithin; count() > 0 && Date.now() < until; )
+  for (const until = performance.now() + calmWithin; count() > 0 && performance.now() < until; )
     await sleep(pause);
   const left = count();
   const detail = left === 0 ? "none is under way" : `${left} under way`;

@@ -108,7 +108,9 @@ export class Lookup<T> implements AsyncDisposable {
   #isKnownAbsent(text: string): boolean {
     const since = this.#absent.get(text);
     if (since === undefined || !this.reflector.current) return false;
-    return Date.now() - since < absenceCounts;
+    const age = Date.now() - since;
+    // Less than nothing: the clock was put back since, and nobody knows how old it is.
+    return age >= 0 && age < absenceCounts;
   }
 
   async #ask(key: ObjectKey): Promise<T | undefined> {

@@ -77,7 +77,7 @@ export class KubeNode implements AsyncDisposable {
     return Object.entries(named).map(([kind, { reflector }]) => ({
       kind,
       current: reflector.current,
-      age: reflector.contact === 0 ? undefined : (Date.now() - reflector.contact) / 1000,
+      age: reflector.contact === 0 ? undefined : (performance.now() - reflector.contact) / 1000,
       objects: reflector.size,
     }));
   }

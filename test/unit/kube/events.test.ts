@@ -101,6 +101,23 @@ test("an event that is repeated while it waits is created with its count", async
   assert.ok(at.api.requests.every((one) => one.startsWith("POST ")));
 });
 
+test("a clock that is put back by a day keeps no event from being written", async () => {
+  const now = Date.now();
+  mock.timers.enable({ apis: ["Date"], now });
+  try {
+    await using at = await setUp();
+    for (let number = 0; number < 9; number++) at.events.emit(warning(`before ${number}`));
+    await until(() => at.bodies.length === 9, "nine events");
+    mock.timers.setTime(now - 86_400_000);
+    at.events.emit(warning("before 0"));
+    at.events.emit(warning("after"));
+    await until(() => at.bodies.length === 11, "a count and an event");
+    assert.equal(at.events.dropped, 0);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
 test("an event that the server has forgotten is created anew, with its count", async () => {
   mock.timers.enable({ apis: ["Date"], now: Date.now() });
   try {

@@ -74,9 +74,9 @@ export function namespace(name: string, resourceVersion: string, labels: object 
 
 /** Waits until the condition holds; throws after five seconds. */
 export async function until(condition: () => boolean, what: string): Promise<void> {
-  const end = Date.now() + 5_000;
+  const end = performance.now() + 5_000;
   while (!condition()) {
-    if (Date.now() > end) throw new Error(`not within 5 s: ${what}`);
+    if (performance.now() > end) throw new Error(`not within 5 s: ${what}`);
     await new Promise((done) => setTimeout(done, 5));
   }
 }

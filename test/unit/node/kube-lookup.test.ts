@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { Lookup } from "../../../daemon/node/kube/lookup.ts";
 import { openLog } from "../../../lib/base/log.ts";
 import { resources } from "../../../lib/kube/resource.ts";
@@ -77,4 +77,23 @@ test("a question that is answered is put once, whatever the answer", async () =>
   assert.equal(await at.lookup.find(key), undefined);
   await new Promise((done) => setTimeout(done, 30));
   assert.equal(at.api.requests.filter((one) => one.endsWith("/a")).length, 1);
+});
+
+test("there being none counts for two seconds, and not for the time by which the clock was put back", async () => {
+  let asked = 0;
+  await using at = await setUp((response) => {
+    asked += 1;
+    json(response, 404, { kind: "Status", reason: "NotFound", code: 404 });
+  });
+  const now = Date.now();
+  mock.timers.enable({ apis: ["Date"], now });
+  try {
+    for (let turn = 0; turn < 3; turn += 1) assert.equal(await at.lookup.find(key), undefined);
+    assert.equal(asked, 1);
+    mock.timers.setTime(now - 86_400_000);
+    assert.equal(await at.lookup.find(key), undefined);
+    assert.equal(asked, 2);
+  } finally {
+    mock.timers.reset();
+  }
 });
