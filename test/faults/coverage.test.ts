@@ -6,19 +6,10 @@ import { Lab } from "../helpers/lab.ts";
 import { InstallNode, installEpisodes } from "../helpers/scenario-install.ts";
 import { attachmentKinds, kindNetworks, prepareNode } from "../helpers/scenario-kinds.ts";
 import { ScenarioNode } from "../helpers/scenario-node.ts";
+import { straced } from "../helpers/scenario-strace.ts";
 import { uncovered } from "../helpers/scenario-trace.ts";
 
 // What a kill between two effects means is tested only if there is a fault point between them. So: no effect without one.
-
-const calls =
-  "sendto,sendmsg,write,pwrite64,writev,openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat," +
-  "symlink,symlinkat,truncate,ftruncate,chmod,fchmod,fchmodat,chown,utimensat,mount,umount2,execve,ioctl,setxattr,clone,clone3,fork,vfork,mknod,mknodat,fallocate";
-
-/** Puts a daemon under strace. -D: it stays the child of who started it. */
-function traced(trace: string): (command: readonly string[]) => string[] {
-  const strace = ["strace", "-D", "-f", "-qq", "-y", "-s", "120", "-e", `trace=${calls}`];
-  return (command) => [...strace, "-e", "signal=none", "-o", trace, ...command];
-}
 
 /** Ends the daemon, and looks at all that it did. */
 async function assertCovered(node: ScenarioNode, trace: string, least: number): Promise<void> {
@@ -37,7 +28,7 @@ test("every syscall of the daemon that changes something lies between two fault 
   const trace = join(lab.folder(), "trace");
   await using node = await ScenarioNode.start(kindNetworks, {
     prepare: prepareNode,
-    wrap: traced(trace),
+    wrap: straced(trace),
   });
   for (const { networks } of attachmentKinds) {
     const pod = node.pod();
@@ -56,7 +47,7 @@ test("every syscall of the daemon that changes something lies between two fault 
 test("every syscall that installs podnet, puts it back or takes it away lies between two fault points", async () => {
   using lab = new Lab();
   const trace = join(lab.folder(), "trace");
-  await using node = await InstallNode.start(traced(trace));
+  await using node = await InstallNode.start(straced(trace));
   for (const { name, before, later } of installEpisodes) {
     if (later === undefined) continue;
     assert.ok(await node.live({ name, before, later }), name);

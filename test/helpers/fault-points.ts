@@ -9,6 +9,7 @@ import childProcess from "node:child_process";
 import fs from "node:fs";
 import { ServerResponse } from "node:http";
 import { createRequire, syncBuiltinESMExports } from "node:module";
+import { Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
@@ -62,7 +63,7 @@ function guard(
   const original = methods[name];
   if (original === undefined) throw new Error(`fault points: no function ${name}`);
   methods[name] = function guarded(this: unknown, ...args: unknown[]) {
-    if (when(args)) point(kind, args[0]);
+    if (when(args)) point(kind, String(args[0]).split("\r")[0]);
     return Reflect.apply(original, this, args);
   };
 }
@@ -194,8 +195,14 @@ function effectOf(definition: string): ((args: unknown[]) => boolean) | undefine
   return undefined;
 }
 
+/** What changes something in a cluster. undici hands the head and the body over in turn, and they leave in one call. */
+function isWriteRequest([data]: unknown[]): boolean {
+  return typeof data === "string" && /^(PATCH|POST|PUT|DELETE) \//.test(data);
+}
+
 if (steps >= 0) {
   guardFiles();
+  guard(Socket.prototype, "write", { kind: "request", when: isWriteRequest });
   await guardNative();
   guard(childProcess, "spawn", { kind: "exec-later" });
   guard(ServerResponse.prototype as unknown as Record<string, Call>, "end", { kind: "answer" });

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { Netns } from "../../lib/base/netns.ts";
 import { Daemon, podNetwork } from "./daemon.ts";
+import { FaultFolder, type PointFault } from "./fault-folder.ts";
 import { Lab, type Place } from "./lab.ts";
 import { type PluginAnswer, runPlugin } from "./plugin-call.ts";
-import { linesOf, type Row, survey } from "./scenario-state.ts";
+import { type Row, survey } from "./scenario-state.ts";
 
 /** A pod of a scenario: a sandbox, and the pod whose it is. */
 export interface ScenarioPod {
@@ -36,9 +37,6 @@ case $CNI_COMMAND in
 esac
 `;
 
-/** Where the fault points are, as Node takes it. */
-const hooks = `--import=${resolve("test/helpers/fault-points.ts")}`;
-
 /**
  * A node whose daemon passes fault points (see fault-points.ts), with a network for each type that this kernel can attach. The daemon and its
  * folders are the scenario's own; `await using node = await ScenarioNode.start(networks)`.
@@ -48,14 +46,14 @@ export class ScenarioNode implements AsyncDisposable {
   readonly place: Place;
   readonly daemon: Daemon;
   readonly addresses: string;
-  readonly #faults: string;
+  readonly #faults: FaultFolder;
   readonly #held: string;
   readonly #claims: string;
   #made = 0;
 
   private constructor(
     parts: Pick<ScenarioNode, "lab" | "place" | "daemon" | "addresses">,
-    folders: { readonly faults: string; readonly held: string },
+    folders: { readonly faults: FaultFolder; readonly held: string },
   ) {
     this.lab = parts.lab;
     this.place = parts.place;
@@ -80,7 +78,7 @@ export class ScenarioNode implements AsyncDisposable {
     try {
       const place = lab.node();
       options.prepare?.(place);
-      const [addresses, tools, faults] = [lab.folder(), lab.folder(), lab.folder()];
+      const [addresses, tools, faults] = [lab.folder(), lab.folder(), new FaultFolder(lab)];
       const [bin, held] = [join(tools, "bin"), join(tools, "held")];
       for (const folder of [bin, held]) mkdirSync(folder);
       writeFileSync(join(bin, "holder"), holder, { mode: 0o755 });
@@ -94,7 +92,7 @@ export class ScenarioNode implements AsyncDisposable {
         networks: Object.fromEntries(manifests),
         binDirs: [bin],
         config: options.config ?? {},
-        env: { NODE_OPTIONS: hooks, PODNET_FAULTS: faults },
+        env: faults.env,
       });
       return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held });
     } catch (error) {
@@ -145,21 +143,21 @@ export class ScenarioNode implements AsyncDisposable {
 
   /** Points that the running daemon has passed since its start. */
   get passed(): number {
-    return linesOf(join(this.#faults, "steps")).length;
+    return this.steps.length;
   }
 
   /** What the points were, in order. */
   get steps(): readonly string[] {
-    return linesOf(join(this.#faults, "steps"));
+    return this.#faults.steps;
   }
 
-  /** The daemon will do this at its point of that number, counted from its start: die, stop (SIGSTOP), or have the call fail. */
-  arm(point: number, what: "kill" | "stop" | "error" = "kill"): void {
-    writeFileSync(join(this.#faults, what), String(point));
+  /** The daemon will do this at its point of that number, counted from its start. */
+  arm(point: number, what: PointFault = "kill"): void {
+    this.#faults.arm(point, what);
   }
 
   disarm(): void {
-    for (const what of ["kill", "stop", "error"]) rmSync(join(this.#faults, what), { force: true });
+    this.#faults.disarm();
   }
 
   /** Starts the daemon after a kill. `armed`: it is killed again at that point, and then started for good. Gives how often it was. */
@@ -170,19 +168,8 @@ export class ScenarioNode implements AsyncDisposable {
   }
 
   /** Ends the daemon (kill -9) and starts it anew, perhaps to die at a point of this life. Resolves when it is ready (true), or dead. */
-  async relive(point?: number): Promise<boolean> {
-    await this.daemon.kill();
-    this.disarm();
-    truncateSync(join(this.#faults, "steps"));
-    if (point === undefined) {
-      await this.daemon.restart();
-      return true;
-    }
-    this.arm(point);
-    return await this.daemon.restart().then(
-      () => true,
-      () => false,
-    );
+  relive(point?: number): Promise<boolean> {
+    return this.#faults.relive(this.daemon, point);
   }
 
   /** Starts the daemon again if it is killed before `over`. Resolves when it was, and is up; else never. */

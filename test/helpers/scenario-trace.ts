@@ -67,15 +67,25 @@ function startedBy(trace: string, threads: readonly string[]): Set<string> {
   );
 }
 
+/** Calls that are effects with some arguments only. */
+const effectIf: Readonly<Record<string, (line: string) => boolean>> = {
+  ...sameFor("openat open creat", makes),
+  ...sameFor("write pwrite64 writev", (line) => isToFile(line) || isRequest(line)),
+  ...sameFor("sendto sendmsg", (line) => isNetlinkChange(line) || isRequest(line)),
+  ...sameFor("fork vfork clone clone3", () => false),
+  ioctl: isDeviceControl,
+};
+
+function sameFor<T>(names: string, value: T): Readonly<Record<string, T>> {
+  return Object.fromEntries(names.split(" ").map((name) => [name, value]));
+}
+
 /** Calls that failed have changed nothing. */
 function isEffect(line: string): boolean {
   if (/ = -1 E/.test(line) || / resumed>/.test(line)) return false;
-  const call = /^\d+\s+(\w+)\(/.exec(line)?.[1] ?? "";
-  if (call === "openat" || call === "open" || call === "creat") return makes(line);
-  if (call === "write" || call === "pwrite64" || call === "writev") return isToFile(line);
-  if (call === "sendto" || call === "sendmsg") return isNetlinkChange(line);
-  if (call === "ioctl") return isDeviceControl(line);
-  return call !== "" && !/fork|clone/.test(call);
+  const call = /^\d+\s+(\w+)\(/.exec(line)?.[1];
+  if (call === undefined) return false;
+  return effectIf[call]?.(line) ?? true;
 }
 
 /** O_TRUNC alone means nothing to /proc and /sys. */
@@ -91,6 +101,11 @@ function isOpenOfOld(line: string): boolean {
 function isToFile(line: string): boolean {
   const target = /\(\d+<([^>]*)>/.exec(line)?.[1] ?? "";
   return target.startsWith("/") && !target.startsWith("/dev/") && !target.endsWith("/steps");
+}
+
+/** To an API server, where it speaks without TLS. */
+function isRequest(line: string): boolean {
+  return /"(PATCH|POST|PUT|DELETE) \//.test(line);
 }
 
 /** Types come as names, and as numbers where strace can't ask a socket for its protocol: in another namespace. */
