@@ -137,6 +137,35 @@ test("E-16: each plugin gets the capabilities that it declares and no others; on
   assert.deepEqual(links(more), {}, "the default network is torn down, or was never made");
 });
 
+test("E-17: with selectionPolicy ignore a selection that can't be read leaves the pod its default network, else it fails", async () => {
+  const wrong: readonly string[] = [
+    '[{"name":"net-a","ips":[]}]',
+    '[{"name":"net-a","ips":["10.0.0.300"]}]',
+    '[{"name":"net-a","mac":"zz"}]',
+    '[{"name":"net-a","portMappings":[{"hostPort":0,"containerPort":80}]}]',
+    '[{"name":"net-a","bandwidth":{"ingressBurst":1}}]',
+    '[{"name":"net-a","default-route":["10.0.0.1"]},{"name":"net-c","default-route":["10.0.0.2"]}]',
+    '[{"name":"net-a","ips":["10.0.0.3"],"ipam-claim-reference":"c"}]',
+    "a/b/c",
+    "a@b@c",
+  ];
+  const pod = node.sandbox("wrong");
+  for (const text of wrong) {
+    const { status, json } = await node.run("ADD", pod, asked(text));
+    assert.deepEqual([status, json.code], [1, 106], `${text}: ${json.msg}`);
+  }
+  assert.deepEqual(links(pod), {});
+  const networks = { default: podNetwork("default", bridge("lenient", "10.3.0.0/16")) };
+  const config = { selectionPolicy: "ignore" };
+  await using lenient = await NodeFixture.start({ networks, config });
+  for (const [index, text] of wrong.entries()) {
+    const one = lenient.sandbox(`lenient-${index}`);
+    await lenient.must("ADD", one, asked(text));
+    assert.deepEqual(links(one), { eth0: "10.3.0" }, text);
+    await lenient.must("DEL", one);
+  }
+});
+
 test("E-21: a network that fails is undone with those before it, the ones after it are never called, and a retry is clean", async () => {
   const pod = node.sandbox("partial");
   // Bridges stay.
