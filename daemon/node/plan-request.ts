@@ -4,6 +4,7 @@ import { decodeConflist } from "../../lib/cni/conflist.ts";
 import type { Access } from "./access.ts";
 import type { NodeContext } from "./context.ts";
 import { type DefaultRouteOwner, type LeftAlone, type Plan, planAttachments } from "./plan.ts";
+import { podOf } from "./pods.ts";
 import { resolveNetworks } from "./resolve.ts";
 import { podAnnotations, podNamespace, type Selected, selectNetworks } from "./select.ts";
 import { configurationFaults } from "./vet-preview.ts";
@@ -23,7 +24,7 @@ export async function planRequest(node: NodeContext, request: PlanRequest): Prom
   const { args, ifName } = request;
   const config = await withAnnotations(node, request);
   const selected = selectNetworks({ config, args, policy: node.config.selectionPolicy });
-  warn(node, selected);
+  warn(node, args, selected);
   const { requireDefaultPodNetwork } = node.config;
   const options = { requireDefaultPodNetwork, access: accessOf(node, args) };
   const { networks, foreign } = await resolveNetworks(node.networks, selected, options);
@@ -59,8 +60,15 @@ function accessOf({ kube, config }: NodeContext, args: ReadonlyMap<string, strin
   };
 }
 
-function warn({ log }: NodeContext, { warnings }: Selected): void {
-  for (const warning of warnings) log.warn({ fault: warning }, "selection");
+function warn(
+  { log, notices }: NodeContext,
+  args: ReadonlyMap<string, string>,
+  { warnings }: Selected,
+): void {
+  for (const warning of warnings) {
+    log.warn({ fault: warning }, "selection");
+    notices.ignored(podOf(args), warning);
+  }
 }
 
 /** A pod as a person describes it, for a dry run. */

@@ -6,6 +6,7 @@ import { KubeError } from "../../../lib/kube/error.ts";
 import { type EmittedEvent, ObjectEvents } from "../../../lib/kube/events.ts";
 import { keyText, type ObjectKey, objectPath, resources } from "../../../lib/kube/resource.ts";
 import type { NodeContext } from "../context.ts";
+import type { PodNames } from "../notices.ts";
 import { podOf } from "../pods.ts";
 import type { RecordKey, SandboxRecord } from "../record.ts";
 import { reopenSandbox } from "../sandbox.ts";
@@ -31,7 +32,7 @@ export class Publisher implements AsyncDisposable {
   readonly #parts: Parts;
   readonly #events: ObjectEvents;
   readonly #stopping = new AbortController();
-  readonly #notices: Disposable;
+  readonly #notices = new DisposableStack();
   /** Pods that wait, in order; one that is being written may wait again. */
   readonly #waiting = new Map<string, ObjectKey>();
   readonly #writing = new Set<string>();
@@ -46,7 +47,8 @@ export class Publisher implements AsyncDisposable {
       { component: "podnetd", host: parts.nodeName },
       parts.log,
     );
-    this.#notices = parts.notices.onPending((record, failure) => this.#stuck(record, failure));
+    this.#notices.use(parts.notices.onPending((record, failure) => this.#stuck(record, failure)));
+    this.#notices.use(parts.notices.onIgnored((pod, warning) => this.#ignored(pod, warning)));
     this.#track(this.#lookAtAll());
   }
 
@@ -106,6 +108,13 @@ export class Publisher implements AsyncDisposable {
     if (namespace === undefined || name === undefined || this.#stopping.signal.aborted) return;
     const event = { namespace, name, uid, type: "Warning" as const };
     this.#events.emit({ ...event, reason: "DetachPending", message });
+  }
+
+  /** The pod runs, without the networks that it asked for. */
+  #ignored({ namespace, name, uid = "" }: PodNames, message: string): void {
+    if (namespace === undefined || name === undefined || this.#stopping.signal.aborted) return;
+    const event = { namespace, name, uid, type: "Warning" as const };
+    this.#events.emit({ ...event, reason: "SelectionIgnored", message });
   }
 
   #refused({ verb }: CniRequest, pod: EventPod, { code, message }: CniError): void {

@@ -181,3 +181,14 @@ test("ipam4 kubernetes gives addresses of the node's own range, and none before 
   );
   await cluster.must("DEL", pod);
 });
+
+test("E-17: with selectionPolicy ignore a pod whose selection can't be read has its default network, and a warning", async () => {
+  await cluster.daemon.stop();
+  await cluster.startDaemon(cluster.api.kubeconfig("podnet"), { selectionPolicy: "ignore" });
+  const pod = cluster.pod("ignored", { [own]: '[{"name":"blue","interfaceName":"a/b"}]' });
+  await cluster.must("ADD", pod);
+  const rows = (await cluster.status(pod)).map((row: { name: string }) => row.name);
+  assert.deepEqual(rows, ["default"]);
+  await eventOf(pod, /^SelectionIgnored: selection ignored: .*\[0\]\.interfaceName: "a\/b"/);
+  await cluster.must("DEL", pod);
+});
