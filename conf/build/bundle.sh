@@ -32,7 +32,7 @@ if [ ! -e dist/lib/node_modules/koffi/.copied ] || [ node_modules/koffi/package.
   touch dist/lib/node_modules/koffi/.copied
 fi
 
-# A launcher execs its program: the pid that a supervisor sees is the program's. The daemon's memory stays flat with a young generation
+# A launcher execs its program: the pid that a supervisor sees is the program's. Memory stays flat with a young generation
 # of 4 MiB (collected quicker by one thread) and few malloc arenas.
 launcher() {
   cat >"dist/bin/$1.new" <<-L
@@ -49,6 +49,8 @@ launcher() {
   chmod +x "dist/bin/$1.new"
   mv "dist/bin/$1.new" "dist/bin/$1"
 }
-launcher podnetd "--min-semi-space-size=4 --max-semi-space-size=4 --no-parallel-scavenge" "export MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072"
+young="--min-semi-space-size=4 --max-semi-space-size=4 --no-parallel-scavenge"
+arenas="export MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072"
+launcher podnetd "$young" "$arenas"
 launcher podnetctl ""
-launcher podnet-controller ""
+launcher podnet-controller "$young" "$arenas"

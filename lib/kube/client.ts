@@ -40,6 +40,7 @@ export interface WatchEvent {
 export class KubeClient {
   readonly #credentials: Credentials;
   #agent: { readonly fingerprint: string; readonly agent: Agent } | undefined;
+  #clock: { readonly time: number; readonly at: number } | undefined;
 
   readonly #userAgent: string;
 
@@ -83,6 +84,15 @@ export class KubeClient {
     }
   }
 
+  /**
+   * Milliseconds since the epoch by the server's clock, to a second or so, as its last answer told it; this machine's before there was one. For
+   * what the server judges by its own clock.
+   */
+  serverNow(): number {
+    if (this.#clock === undefined) return Date.now();
+    return this.#clock.time + performance.now() - this.#clock.at;
+  }
+
   async close(): Promise<void> {
     await this.#agent?.agent.destroy();
     this.#agent = undefined;
@@ -114,6 +124,8 @@ export class KubeClient {
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       },
     );
+    const time = Date.parse(String(answer.headers["date"] ?? ""));
+    if (Number.isFinite(time)) this.#clock = { time, at: performance.now() };
     if (answer.statusCode >= 200 && answer.statusCode < 300) return answer;
     throw await refusal(answer);
   }

@@ -40,7 +40,7 @@ export interface TlsKeeperOptions {
   readonly interval?: number;
   /** Milliseconds that an authority must have been in the configurations before its certificate is served (30 s). */
   readonly settle?: number;
-  /** Milliseconds since the epoch; for tests. */
+  /** Milliseconds since the epoch; the API server's clock, since it is who judges the certificate, and the same for all replicas. */
   readonly clock?: () => number;
 }
 
@@ -62,7 +62,8 @@ export class TlsKeeper {
   #running: Promise<void> | undefined;
 
   constructor(options: TlsKeeperOptions) {
-    const defaults = { lifetime: 90 * day, interval: 10_000, settle: 30_000, clock: Date.now };
+    const clock = () => options.client.serverNow();
+    const defaults = { lifetime: 90 * day, interval: 10_000, settle: 30_000, clock };
     this.#options = { ...defaults, ...options };
   }
 

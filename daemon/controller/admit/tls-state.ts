@@ -72,7 +72,7 @@ export function isServable({ current, authorities }: TlsState, rules: TlsRules):
   return isUsable(current, authorities, rules);
 }
 
-/** The certificate has its key, an authority that is to be trusted, and time left. */
+/** The certificate has its key, an authority that is to be trusted, has begun (a clock may have been wrong) and has time left. */
 function isUsable(
   pair: KeyedCertificate | undefined,
   authorities: readonly string[],
@@ -80,7 +80,7 @@ function isUsable(
 ): boolean {
   if (pair === undefined) return false;
   const facts = readServingCertificate(pair.cert, pair.key);
-  if (facts === undefined || facts.notAfter <= now) return false;
+  if (facts === undefined || facts.notBefore > now || facts.notAfter <= now) return false;
   return authorities.some((ca) => isSignedBy(pair.cert, ca));
 }
 

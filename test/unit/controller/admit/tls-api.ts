@@ -13,6 +13,8 @@ export class TlsApi implements AsyncDisposable {
   /** Called before a read is answered, with the user agent. */
   beforeRead: (agent: string, path: string) => Promise<void> = async () => undefined;
   down = false;
+  /** Milliseconds that this server's clock is ahead of the machine's. */
+  ahead = 0;
   #version = 0;
 
   private constructor(api: ScriptedApi) {
@@ -24,7 +26,10 @@ export class TlsApi implements AsyncDisposable {
         const body = parts.length === 0 ? undefined : JSON.parse(parts.join(""));
         this.beforeRead(request.headers["user-agent"] ?? "", url.pathname)
           .then(() => this.#answer(request.method ?? "GET", url.pathname, body))
-          .then(({ status, object }) => json(response, status, object))
+          .then(({ status, object }) => {
+            response.setHeader("date", new Date(Date.now() + this.ahead).toUTCString());
+            json(response, status, object);
+          })
           .catch(() => response.destroy());
       });
     };
