@@ -20,13 +20,15 @@ import { ScenarioNode } from "../helpers/scenario-node.ts";
 
 // kill -9 at every step of ADD, DEL, GC and CHECK, for each kind of attachment, with every way in which a runtime goes on, and for some of them
 // once more while that goes on. FAULTS=all plays every point with every aftermath; else as many as FAULTS_SECONDS allow, drawn with
-// FAULTS_SEED. Both: those of all, in an order that is drawn, until the time is over.
+// FAULTS_SEED. Both: those of all, in an order that is drawn, until the time is over. FAULTS_VERBS=GC,CHECK plays those verbs only.
 
 const all = process.env["FAULTS"] === "all";
 const seed = Number(process.env["FAULTS_SEED"] ?? Date.now() % 1_000_000_007);
 const seconds = Number(process.env["FAULTS_SECONDS"] ?? (all ? Number.POSITIVE_INFINITY : 100));
 const milliseconds = (seconds * 1000) / attachmentKinds.length;
-const verbs: readonly FaultVerb[] = ["ADD", "DEL", "GC", "CHECK"];
+const allVerbs: readonly FaultVerb[] = ["ADD", "DEL", "GC", "CHECK"];
+const wanted = process.env["FAULTS_VERBS"]?.split(",");
+const verbs = allVerbs.filter((verb) => wanted?.includes(verb) ?? true);
 /** Failures of one kind of attachment after which the rest of it is left alone. */
 const mostFailures = 5;
 const start = () => ScenarioNode.start(kindNetworks, { prepare: prepareNode });

@@ -20,10 +20,15 @@ const lines = process.argv
   .slice(2)
   .flatMap((file) => readFileSync(file, "utf8").split("\n"))
   .filter((line) => line !== "");
-const rows = [...sum(lines)].map(
-  ([name, value]) => `| ${name.replace(/ max$/, "")} | ${value.toLocaleString("en")} |`,
+const figures = new Map(
+  [...sum(lines)].map(([name, value]) => [name.replace(/ max$/, ""), value.toLocaleString("en")]),
 );
-const table = ["| figure | value |", "| --- | --- |", ...rows].join("\n");
 const [head = "", rest = ""] = readFileSync(page, "utf8").split(begin);
-const tail = rest.split(end)[1] ?? "";
+const [old = "", tail = ""] = rest.split(end);
+// What was not measured now stays as it was measured before.
+const before = [...old.matchAll(/^\| (.+) \| ([\d,]+) \|$/gm)].map(
+  ([, name = "", value = ""]) => [name, value] as const,
+);
+const rows = [...new Map([...before, ...figures])].map(([name, value]) => `| ${name} | ${value} |`);
+const table = ["| figure | value |", "| --- | --- |", ...rows].join("\n");
 writeFileSync(page, `${head}${begin}\n${table}\n${end}${tail}`);

@@ -22,6 +22,8 @@ export interface DaemonOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Default "off". */
   readonly metrics?: string;
+  /** Until it is ready; default 30. */
+  readonly startSeconds?: number;
 }
 
 /** A PodNetwork manifest of our own provider with this plugin configuration or list. */
@@ -33,8 +35,6 @@ export function podNetwork(name: string, parameters: unknown, metadata: object =
     spec: { parameters },
   };
 }
-
-const startSeconds = 30;
 
 /** podnetd in a node of its own, with folders of its own. Stop it at the end of the test: `await using daemon = await Daemon.start(...)`. */
 export class Daemon {
@@ -68,7 +68,7 @@ export class Daemon {
     writeFileSync(join(this.#folder, "podnetd.yaml"), stringify(options.config ?? {}));
   }
 
-  /** Resolves when the daemon says that it is ready; rejects with its log when it ends or says nothing for 30 s. */
+  /** Resolves when the daemon says that it is ready; rejects with its log when it ends or says nothing for `startSeconds`. */
   static async start(options: DaemonOptions): Promise<Daemon> {
     const daemon = new Daemon(options);
     await daemon.restart();
@@ -95,7 +95,8 @@ export class Daemon {
   /** Starts it again after stop() or kill(), with the same folders. */
   async restart(): Promise<void> {
     if (this.#child !== undefined) throw new Error("podnetd still runs");
-    const [program = "", ...args] = this.#options.node.wrap(this.#command());
+    const { node, startSeconds = 30 } = this.#options;
+    const [program = "", ...args] = node.wrap(this.#command());
     const child = spawn(program, args, {
       env: { ...process.env, ...this.#options.env },
       stdio: ["ignore", "pipe", "pipe"],

@@ -69,14 +69,17 @@ export class ScenarioNode implements AsyncDisposable {
   static async start(
     networks: (dataDir: string) => Readonly<Record<string, object>>,
     options: {
+      /** The node; without it a namespace of its own. */
+      readonly place?: Place;
       readonly prepare?: (node: Place) => void;
       readonly wrap?: (command: readonly string[]) => string[];
       readonly config?: Readonly<Record<string, unknown>>;
+      readonly startSeconds?: number;
     } = {},
   ): Promise<ScenarioNode> {
     const lab = new Lab();
     try {
-      const place = lab.node();
+      const place = options.place ?? lab.node();
       options.prepare?.(place);
       const [addresses, tools, faults] = [lab.folder(), lab.folder(), new FaultFolder(lab)];
       const [bin, held] = [join(tools, "bin"), join(tools, "held")];
@@ -92,6 +95,7 @@ export class ScenarioNode implements AsyncDisposable {
         networks: Object.fromEntries(manifests),
         binDirs: [bin],
         config: options.config ?? {},
+        startSeconds: options.startSeconds ?? 30,
         env: faults.env,
       });
       return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held });
