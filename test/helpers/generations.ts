@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -47,7 +48,9 @@ export function readGeneration(name: string): Generation {
 export function writeGeneration(name: string, generation: Generation): void {
   mkdirSync(folder, { recursive: true });
   const text = `${JSON.stringify(generation, undefined, 2)}\n`;
-  writeFileSync(join(folder, `${name}.json`), text, { flag: "wx" });
+  const path = join(folder, `${name}.json`);
+  writeFileSync(path, text, { flag: "wx" });
+  execFileSync("node_modules/.bin/biome", ["format", "--write", path], { stdio: "ignore" });
 }
 
 /** Texts that are another on each node, and the names that stand for them: folders, a namespace's path. */

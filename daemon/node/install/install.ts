@@ -51,7 +51,7 @@ export class Installer implements AsyncDisposable {
   readonly #restored = { conflist: 0, stub: 0 };
   readonly #faults = new Map<"stub" | "conflist" | "order", string>();
   readonly #told = new Map<string, string>();
-  readonly #started = Date.now();
+  readonly #started = performance.now();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #again = false;
@@ -152,7 +152,7 @@ export class Installer implements AsyncDisposable {
     if (this.#stub.isRight()) return undefined;
     const { seen, path } = this.#stub;
     const fight = this.#fights.stub;
-    const now = Date.now();
+    const now = performance.now();
     if (seen && fight.pause(now) > 0) return `"${path}" was replaced or removed again`;
     this.#stub.place();
     if (!seen) {
@@ -201,7 +201,7 @@ export class Installer implements AsyncDisposable {
 
   #wait(reason: string): string {
     const message = `the default network is not ready: ${reason}`;
-    if (Date.now() - this.#started > patience)
+    if (performance.now() - this.#started > patience)
       this.tell("Warning", "DefaultNetworkNotReady", `podnet is not installed: ${message}`);
     return message;
   }
@@ -213,7 +213,7 @@ export class Installer implements AsyncDisposable {
     const present = textOf(this.confPath);
     if (present === wanted) return undefined;
     const { conflist: fight } = this.#fights;
-    const now = Date.now();
+    const now = performance.now();
     const what = `"${this.confPath}" was ${present === undefined ? this.#whereabouts(wanted) : "replaced"}`;
     if (fight.pause(now) > 0) return `${what} again`;
     this.#place(wanted);
