@@ -9,6 +9,7 @@ import {
   quote,
 } from "./names.ts";
 import { ipamModes } from "./objects.ts";
+import { nestsDeeperThan } from "./same-json.ts";
 
 const domain = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*";
 /** K24b's pattern (spec A.1): a domain and a path. */
@@ -33,7 +34,14 @@ function checked(rule: (value: string) => string | undefined) {
 const words = z.record(z.string(), z.string("must be a string"), "must be an object of strings");
 const objectName = checked(objectNameFault);
 const namespace = checked(namespaceFault);
-const anyObject = z.custom<JsonObject>(isJsonObject, "must be an object");
+/** API servers take 10,000 levels, and code that walks or writes the value has a stack. A network configuration has 256 levels at most. */
+const deepest = 250;
+const anyObject = z
+  .custom<JsonObject>(isJsonObject, "must be an object")
+  .refine(
+    (value) => !nestsDeeperThan(value, deepest),
+    `must not nest deeper than ${deepest} levels`,
+  );
 
 const metadata = {
   name: objectName,

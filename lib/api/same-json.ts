@@ -30,3 +30,15 @@ function partsOf(one: unknown, other: unknown): [unknown, unknown][] | undefined
 function ownValue(object: object, key: string): unknown {
   return Object.hasOwn(object, key) ? Reflect.get(object, key) : undefined;
 }
+
+/** Whether lists and objects lie deeper in each other than that. Without recursion, too. */
+export function nestsDeeperThan(value: unknown, levels: number): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > levels) return true;
+    level = level.flatMap((one) =>
+      typeof one === "object" && one !== null ? Object.values(one) : [],
+    );
+  }
+  return false;
+}

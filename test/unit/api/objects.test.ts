@@ -191,3 +191,16 @@ test("objects: another kind is refused with the kinds that there are", () => {
 test("objects: a kind that is an object with a key toString is refused like any other", () => {
   assert.match(faultsOf({ kind: JSON.parse('{"toString":1}') }).join(), /^kind: .*toString/);
 });
+
+test("objects: parameters that nest deeper than any configuration are refused, however deep; what is as deep as one is taken", () => {
+  const nested = (levels: number) => ({
+    ...{ apiVersion: "podnet.dev/v1alpha1", kind: "PodNetwork", metadata: { name: "deep" } },
+    spec: JSON.parse(
+      `{"parameters":{"type":"bridge","args":${'{"a":'.repeat(levels)}[]${"}".repeat(levels)}}}`,
+    ),
+  });
+  const refused = /spec\.parameters: must not nest deeper than 250 levels/;
+  for (const levels of [300, 9_990, 100_000])
+    assert.throws(() => decodePodNetwork(nested(levels)), refused);
+  assert.equal(decodePodNetwork(nested(200)).value.metadata.name, "deep");
+});
