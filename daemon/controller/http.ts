@@ -9,6 +9,11 @@ export interface HealthSources {
   readonly unready: () => string | undefined;
 }
 
+/** Milliseconds that a caller may take to send a request, or say nothing. */
+const usualPatience = 5_000;
+/** More than a cluster's probes and scrapers are; who opens more and is silent is cut off soon, so that a probe is never kept out for long. */
+const mostConnections = 512;
+
 interface Answer {
   readonly status: number;
   readonly body: string;
@@ -19,8 +24,15 @@ interface Answer {
 export async function serveHealth(
   address: ListenAddress,
   sources: HealthSources,
+  patience = usualPatience,
 ): Promise<AsyncDisposable> {
-  const server = createServer((request, response) => {
+  const limits = {
+    headersTimeout: patience,
+    requestTimeout: patience,
+    keepAliveTimeout: patience,
+    connectionsCheckingInterval: Math.min(1_000, patience),
+  };
+  const server = createServer(limits, (request, response) => {
     answer(request.url ?? "/", sources)
       .catch((error: unknown) => ({ status: 500, body: `${errorText(error)}\n` }) as Answer)
       .then(({ status, body, type = "text/plain; charset=utf-8" }) => {
@@ -29,8 +41,7 @@ export async function serveHealth(
       })
       .catch(() => response.destroy());
   });
-  server.requestTimeout = 10_000;
-  server.maxConnections = 64;
+  server.maxConnections = mostConnections;
   await listen(server, address);
   return {
     [Symbol.asyncDispose]: async () => {
