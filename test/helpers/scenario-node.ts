@@ -49,11 +49,13 @@ export class ScenarioNode implements AsyncDisposable {
   readonly #faults: FaultFolder;
   readonly #held: string;
   readonly #claims: string;
+  readonly #preparePod: (pod: Place) => void;
   #made = 0;
 
   private constructor(
     parts: Pick<ScenarioNode, "lab" | "place" | "daemon" | "addresses">,
     folders: { readonly faults: FaultFolder; readonly held: string },
+    preparePod: (pod: Place) => void,
   ) {
     this.lab = parts.lab;
     this.place = parts.place;
@@ -61,6 +63,7 @@ export class ScenarioNode implements AsyncDisposable {
     this.addresses = parts.addresses;
     this.#faults = folders.faults;
     this.#held = folders.held;
+    this.#preparePod = preparePod;
     using netns = Netns.open(this.place.path);
     this.#claims = `/run/podnet/devices/${netns.cookie()}`;
   }
@@ -72,6 +75,8 @@ export class ScenarioNode implements AsyncDisposable {
       /** The node; without it a namespace of its own. */
       readonly place?: Place;
       readonly prepare?: (node: Place) => void;
+      /** Makes in each pod what the kernel keeps for good once it was there. */
+      readonly preparePod?: (pod: Place) => void;
       readonly wrap?: (command: readonly string[]) => string[];
       readonly config?: Readonly<Record<string, unknown>>;
       readonly startSeconds?: number;
@@ -98,7 +103,8 @@ export class ScenarioNode implements AsyncDisposable {
         startSeconds: options.startSeconds ?? 30,
         env: faults.env,
       });
-      return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held });
+      const { preparePod = () => undefined } = options;
+      return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held }, preparePod);
     } catch (error) {
       lab[Symbol.dispose]();
       throw error;
@@ -116,6 +122,7 @@ export class ScenarioNode implements AsyncDisposable {
     const place = this.lab.pod();
     // What was up once keeps its queue and its own address for good.
     place.run("sh", "-c", "ip link set lo up && ip link set lo down");
+    this.#preparePod(place);
     return { id: `scn-box-${this.#made}`, uid: uid ?? `uid-${this.#made}`, place };
   }
 
