@@ -103,6 +103,20 @@ test("faults that once left something leave nothing", async () => {
   }
 });
 
+test("killed in the middle of each verb, and again in the middle of what makes up for it", async () => {
+  const networks = ["masked"];
+  const expected = await rehearse(node, networks);
+  const { points, starting } = expected;
+  for (const verb of allVerbs) {
+    for (const into of [1, 3]) {
+      const point = Math.ceil(points[verb] / 2);
+      const again = starting + Math.min(into, points[verb]);
+      const fault: Fault = { networks, verb, point, aftermath: "same ids", again };
+      assert.equal(await play(node, fault, expected), 2, JSON.stringify(fault));
+    }
+  }
+});
+
 /** A link that ends with its namespace can't be given back after it. */
 function aftermathsOf(
   verb: FaultVerb,
