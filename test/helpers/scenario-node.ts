@@ -46,6 +46,7 @@ export class ScenarioNode implements AsyncDisposable {
   readonly place: Place;
   readonly daemon: Daemon;
   readonly addresses: string;
+  readonly slowness: number;
   readonly #faults: FaultFolder;
   readonly #held: string;
   readonly #claims: string;
@@ -53,7 +54,7 @@ export class ScenarioNode implements AsyncDisposable {
   #made = 0;
 
   private constructor(
-    parts: Pick<ScenarioNode, "lab" | "place" | "daemon" | "addresses">,
+    parts: Pick<ScenarioNode, "lab" | "place" | "daemon" | "addresses" | "slowness">,
     folders: { readonly faults: FaultFolder; readonly held: string },
     preparePod: (pod: Place) => void,
   ) {
@@ -61,6 +62,7 @@ export class ScenarioNode implements AsyncDisposable {
     this.place = parts.place;
     this.daemon = parts.daemon;
     this.addresses = parts.addresses;
+    this.slowness = parts.slowness;
     this.#faults = folders.faults;
     this.#held = folders.held;
     this.#preparePod = preparePod;
@@ -79,10 +81,12 @@ export class ScenarioNode implements AsyncDisposable {
       readonly preparePod?: (pod: Place) => void;
       readonly wrap?: (command: readonly string[]) => string[];
       readonly config?: Readonly<Record<string, unknown>>;
-      readonly startSeconds?: number;
+      /** How many times slower than usual everything is; default 1. */
+      readonly slowness?: number;
     } = {},
   ): Promise<ScenarioNode> {
     const lab = new Lab();
+    const { slowness = 1 } = options;
     try {
       const place = options.place ?? lab.node();
       options.prepare?.(place);
@@ -100,11 +104,12 @@ export class ScenarioNode implements AsyncDisposable {
         networks: Object.fromEntries(manifests),
         binDirs: [bin],
         config: options.config ?? {},
-        startSeconds: options.startSeconds ?? 30,
+        startSeconds: 30 * slowness,
         env: faults.env,
       });
       const { preparePod = () => undefined } = options;
-      return new ScenarioNode({ lab, place, daemon, addresses }, { faults, held }, preparePod);
+      const parts = { lab, place, daemon, addresses, slowness };
+      return new ScenarioNode(parts, { faults, held }, preparePod);
     } catch (error) {
       lab[Symbol.dispose]();
       throw error;
@@ -136,7 +141,7 @@ export class ScenarioNode implements AsyncDisposable {
       ...options,
     });
     // The stub runs where the runtime does.
-    return runPlugin({ ...run, node: this.place });
+    return runPlugin({ ...run, node: this.place, seconds: 60 * this.slowness });
   }
 
   /** As call, and throws unless it succeeded. */

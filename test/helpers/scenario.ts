@@ -71,7 +71,7 @@ export async function expect(
   rows: readonly Row[],
   { pods, when, seconds = 3, except }: Expectation,
 ): Promise<void> {
-  const until = Date.now() + seconds * 1000;
+  const until = Date.now() + seconds * 1000 * node.slowness;
   for (let pause = 0; ; pause = Math.min(pause * 2 + 20, 300)) {
     const counts = ({ kind, text }: Row) => except?.test(`${kind} ${text}`) !== true;
     const found = difference(rows.filter(counts), node.survey(...pods).filter(counts));
@@ -159,7 +159,7 @@ class Scene {
     const { verb, networks } = this.#fault;
     this.#node.arm(point);
     const valid = verb === "GC" ? { "cni.dev/valid-attachments": [] } : {};
-    const config = { daemonWait: 20, ...valid };
+    const config = { daemonWait: 20 * this.#node.slowness, ...valid };
     return this.#node.call(verb, this.#pod, {
       ...(verb === "ADD" ? { networks } : {}),
       config,

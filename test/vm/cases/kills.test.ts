@@ -35,7 +35,7 @@ before(async () => {
     await sleep(100);
   }
   node = await ScenarioNode.start(networksOf(vf), {
-    ...{ place: machine, prepare, startSeconds: 120 },
+    ...{ place: machine, prepare, slowness: 5 },
     // The rules of VRFs come with the first one and stay.
     preparePod: ({ run }) => run("sh", "-ec", "ip link add v type vrf table 9; ip link del v"),
   });
