@@ -173,6 +173,7 @@ async function cutOff({ from, to }: Way): Promise<void> {
     const when = `${verb} of ${name}, cut off at ${point}`;
     await expect(node, clean, { pods: [pod], when });
     node.lab.remove(pod.place);
+    reportFigures({ "calls cut off in one version and settled by the other": 1 });
   }
 }
 
