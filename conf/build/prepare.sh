@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-debs=(ca-certificates iproute2 nftables iputils-ping procps util-linux gcc libc6-dev make xz-utils zstd jq busybox-static git strace)
+debs=(ca-certificates iproute2 nftables iputils-ping procps util-linux gcc libc6-dev make xz-utils zstd jq busybox-static git strace curl e2fsprogs)
 command -v npm >/dev/null || debs+=(npm)
 have=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p') || have=
 missing=()
