@@ -31,7 +31,7 @@ export function decodePodNetwork(value: unknown): Decoded<PodNetwork> {
   const faults: Fault[] = [];
   const object = decodeWith(podNetworkSchema, value, faults);
   const provider = object?.spec.provider ?? providers.cni;
-  faults.push(...parameterFaults(value, provider));
+  for (const fault of parameterFaults(value, provider)) faults.push(fault);
   if (object === undefined || faults.length > 0)
     throw new DecodeError(titleOf(kinds.podNetwork, value), faults);
   const { enabled, parametersRefs, parameters, ipam4, ipam6 } = object.spec;
@@ -85,6 +85,11 @@ export function decodeNad(value: unknown): Decoded<Nad> {
   };
 }
 
+/** An object with more was not written by a person; it would only be kept. */
+const mostFaults = 100;
+/** As of every network configuration (lib/cni/conflist.ts). */
+const mostPlugins = 64;
+
 function decodeWith<T extends z.ZodType>(
   schema: T,
   value: unknown,
@@ -92,7 +97,7 @@ function decodeWith<T extends z.ZodType>(
 ): z.output<T> | undefined {
   const outcome = schema.safeParse(value);
   if (outcome.success) return outcome.data;
-  for (const { path, message } of outcome.error.issues) {
+  for (const { path, message } of outcome.error.issues.slice(0, mostFaults)) {
     const missing = path.length > 0 && valueAt(value, path) === undefined;
     faults.push({ path: formatPath(path), message: missing ? `missing: ${message}` : message });
   }
@@ -128,6 +133,9 @@ function parameterFaults(value: unknown, provider: string): Fault[] {
   const path = "spec.parameters.plugins";
   if (!Array.isArray(plugins)) return [{ path, message: "must be a list" }];
   if (plugins.length === 0) return [{ path, message: "must have at least one plugin" }];
+  if (plugins.length > mostPlugins) {
+    return [{ path, message: `must have at most ${mostPlugins} plugins, not ${plugins.length}` }];
+  }
   return (plugins as readonly Json[]).flatMap((plugin, index) => {
     const at = `${path}[${index}]`;
     return isJsonObject(plugin)

@@ -21,19 +21,29 @@ const namesDevice = new Set(["master", "bridge", "link", "vrfname"]);
 /** Keys that hold sysctls by name. */
 const sysctls = new Set(["sysctl", "sysctls"]);
 
+/** Faults that are told: tenants write NADs, and whoever has more has done it on purpose. */
+const mostFaults = 100;
+
+/** The rules, and how many more faults are looked for. */
+type Search = NadRules & { readonly budget: { left: number } };
+
 /**
  * What the plugins of a NAD must not have: types that are not listed, devices, paths and sysctls beyond the rules. A path is any
- * text that starts with "/" and any that climbs ("..").
+ * text that starts with "/" and any that climbs (".."). A hundred faults at most.
  */
 export function nadFaults(plugins: readonly JsonObject[], rules: NadRules): Fault[] {
   // What a plugin declares is no value: the runtime and podnet decide what it gets.
-  return plugins.flatMap(({ capabilities: _, ...plugin }, index) =>
-    objectFaults(plugin, `plugins[${index}]`, rules),
-  );
+  const search = { ...rules, budget: { left: mostFaults } };
+  return plugins
+    .flatMap(({ capabilities: _, ...plugin }, index) =>
+      objectFaults(plugin, `plugins[${index}]`, search),
+    )
+    .slice(0, mostFaults);
 }
 
-function objectFaults(object: JsonObject, path: string, rules: NadRules): Fault[] {
+function objectFaults(object: JsonObject, path: string, rules: Search): Fault[] {
   return Object.entries(object).flatMap(([key, value]) => {
+    if (rules.budget.left <= 0) return [];
     const at = `${path}.${key}`;
     return [...keyFaults(key, value, { at, rules }), ...valueFaults(value, at, rules)];
   });
@@ -41,12 +51,15 @@ function objectFaults(object: JsonObject, path: string, rules: NadRules): Fault[
 
 interface Place {
   readonly at: string;
-  readonly rules: NadRules;
+  readonly rules: Search;
 }
 
 function keyFaults(key: string, value: unknown, { at, rules }: Place): Fault[] {
   if (value === undefined || value === "") return [];
-  const refuse = (message: string): Fault[] => [{ path: at, message }];
+  const refuse = (message: string): Fault[] => {
+    rules.budget.left--;
+    return [{ path: at, message }];
+  };
   if (key === "type" && !listed(rules.nadTypes, value)) {
     return refuse(`type ${shown(value)} is not permitted in a NAD: see nadTypes of the node`);
   }
@@ -63,7 +76,8 @@ function keyFaults(key: string, value: unknown, { at, rules }: Place): Fault[] {
     .flatMap((name) => refuse(`sysctl ${quote(name)} is not permitted in a NAD: see nadSysctls`));
 }
 
-function valueFaults(value: unknown, path: string, rules: NadRules): Fault[] {
+function valueFaults(value: unknown, path: string, rules: Search): Fault[] {
+  if (rules.budget.left <= 0) return [];
   if (typeof value === "string") return pathFaults(value, path, rules);
   if (Array.isArray(value)) {
     return (value as readonly unknown[]).flatMap((item, index) =>
@@ -75,11 +89,12 @@ function valueFaults(value: unknown, path: string, rules: NadRules): Fault[] {
   return isJsonObject(value) ? objectFaults(value, path, rules) : [];
 }
 
-function pathFaults(value: string, path: string, { nadPaths }: NadRules): Fault[] {
+function pathFaults(value: string, path: string, { nadPaths, budget }: Search): Fault[] {
   if (!value.startsWith("/") && !/(^|\/)\.\.(\/|$)/.test(value)) return [];
   const climbs = /(^|\/)\.\.(\/|$)/.test(value);
   const inside = nadPaths.some((folder) => value === folder || value.startsWith(`${folder}/`));
   if (!climbs && inside) return [];
+  budget.left--;
   return [
     { path, message: `path ${quote(value)} is not permitted in a NAD: see nadPaths of the node` },
   ];

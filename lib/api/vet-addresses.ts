@@ -27,6 +27,9 @@ interface Placed<T> {
   readonly path: string;
 }
 
+/** Sets of ranges that are compared with each other. */
+const mostCompared = 256;
+
 type Report = (path: string, message: string) => void;
 
 /** Looks at the address management (`ipam`) of every plugin of a network together. `at`: path of a plugin by its place. */
@@ -172,8 +175,9 @@ function checkRoutes(routes: Json | undefined, path: string, report: Report): vo
 
 /** Sets that share an address would give it out twice; sets that share a subnet only are odd. */
 function compareSets(sets: readonly Placed<RangeSet>[], fault: Report, warning: Report): void {
-  for (const [index, { value, path }] of sets.entries()) {
-    for (const earlier of sets.slice(0, index)) {
+  const compared = sets.slice(0, mostCompared);
+  for (const [index, { value, path }] of compared.entries()) {
+    for (const earlier of compared.slice(0, index)) {
       if (setsOverlap(earlier.value, value)) fault(path, `overlaps ${earlier.path}`);
       else if (shareSubnet(earlier.value, value)) {
         warning(path, `its subnet overlaps one of ${earlier.path}`);

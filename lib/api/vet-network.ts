@@ -23,6 +23,9 @@ export function pluginsOf(parameters: JsonObject, path: string): NetworkConfigur
   return { plugins: list, at: (index) => `${path}.plugins[${index}]` };
 }
 
+/** Characters of a configuration that is looked at here: ranges are compared with each other, and tenants write NADs. */
+const longestVetted = 65_536;
+
 /**
  * What can be said of a network's configuration without a node: types and keys, address ranges, whether `ipam4` and `ipam6` can
  * hold. A fault means that no node can attach by it.
@@ -32,6 +35,11 @@ export function vetNetwork(
   configuration: NetworkConfiguration,
 ): Vetted {
   const { plugins, at } = configuration;
+  const { length } = JSON.stringify(plugins);
+  if (length > longestVetted) {
+    const message = `has ${length} characters, too many to be looked at before a pod uses it`;
+    return { faults: [], warnings: [{ path: at(0), message }] };
+  }
   const each = plugins.map((plugin, index) => vetKeys(plugin, at(index)));
   const addresses = vetAddresses(plugins, at);
   const faults = [

@@ -150,6 +150,9 @@ function isSingle(config: JsonObject): boolean {
   return isBlank(config["plugins"]) && config["type"] !== undefined;
 }
 
+/** A chain that is longer was not written by a person, and each plugin costs every step of its network. */
+const mostPlugins = 64;
+
 function decodePlugins(config: JsonObject, faults: string[]): readonly PluginConfig[] {
   if (isSingle(config)) {
     const single = decodePlugin(config, "", faults);
@@ -158,6 +161,10 @@ function decodePlugins(config: JsonObject, faults: string[]): readonly PluginCon
   const list = config["plugins"] ?? [];
   if (!Array.isArray(list)) {
     faults.push("plugins: must be a list");
+    return [];
+  }
+  if (list.length > mostPlugins) {
+    faults.push(`plugins: must have at most ${mostPlugins}, not ${list.length}`);
     return [];
   }
   return (list as readonly Json[])

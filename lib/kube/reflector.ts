@@ -135,13 +135,15 @@ export class Reflector<T> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const { client, resource, keep } = this.#options;
+    const { client, resource } = this.#options;
     const found = new Map<string, { key: ObjectKey; value: T }>();
     let version = "";
     for await (const page of listPages(client, resource, { query: this.#selector(), signal })) {
       for (const item of page.items) {
         const key = keyOf(item);
-        if (key !== undefined) found.set(keyText(key), { key, value: keep(item) });
+        if (key === undefined) continue;
+        const value = this.#keep(key, item);
+        if (value !== undefined) found.set(keyText(key), { key, value });
       }
       ({ version } = page);
     }
@@ -160,12 +162,10 @@ export class Reflector<T> {
     this.#objects = found;
     this.#synced = true;
     this.#firstList.resolve();
-    const { onChange } = this.#options;
-    if (onChange === undefined) return;
     for (const [text, { key, value }] of before) {
-      if (!found.has(text)) onChange(key, undefined, value);
+      if (!found.has(text)) this.#tell(key, undefined, value);
     }
-    for (const [text, { key, value }] of found) onChange(key, value, before.get(text)?.value);
+    for (const [text, { key, value }] of found) this.#tell(key, value, before.get(text)?.value);
   }
 
   #touch(): void {
@@ -203,7 +203,7 @@ export class Reflector<T> {
     if (version !== undefined) this.#version = version;
     this.#touch();
     if (type === "BOOKMARK" || key === undefined) return;
-    this.#set(key, type === "DELETED" ? undefined : this.#options.keep(object));
+    this.#set(key, type === "DELETED" ? undefined : this.#keep(key, object));
   }
 
   /**
@@ -213,7 +213,7 @@ export class Reflector<T> {
   learn(object: unknown, isStill: (known: T | undefined) => boolean): void {
     const key = isJsonObject(object) ? keyOf(object) : undefined;
     if (!isJsonObject(object) || key === undefined || !isStill(this.get(key))) return;
-    this.#set(key, this.#options.keep(object));
+    this.#set(key, this.#keep(key, object));
   }
 
   #set(key: ObjectKey, value: T | undefined): void {
@@ -221,7 +221,28 @@ export class Reflector<T> {
     const before = this.#objects.get(text)?.value;
     if (value === undefined) this.#objects.delete(text);
     else this.#objects.set(text, { key, value });
-    this.#options.onChange?.(key, value, before);
+    this.#tell(key, value, before);
+  }
+
+  /** One object that can't be kept, by a fault of podnet's own, must not hide all others: it counts as absent. */
+  #keep(key: ObjectKey, object: JsonObject): T | undefined {
+    const { keep, resource, log } = this.#options;
+    try {
+      return keep(object);
+    } catch (error) {
+      log.error({ kind: resource.kind, key: keyText(key), fault: errorText(error) }, "not kept");
+      return undefined;
+    }
+  }
+
+  /** A listener that fails must not keep the others' changes from it. */
+  #tell(key: ObjectKey, value: T | undefined, before: T | undefined): void {
+    const { onChange, resource, log } = this.#options;
+    try {
+      onChange?.(key, value, before);
+    } catch (error) {
+      log.error({ kind: resource.kind, key: keyText(key), fault: errorText(error) }, "not told");
+    }
   }
 }
 

@@ -20,6 +20,8 @@ import { type AdmissionRequest, allowed, forbidden, invalid, type Verdict } from
 /** Milliseconds for the question who may write PodNetworks. */
 const questionTimeout = 1_500;
 const field = "spec.config";
+/** Faults that a refusal of a tenant's NAD names. */
+const mostTold = 20;
 
 type NadContext = Pick<AdmitContext, "client" | "confinement" | "exempt" | "log">;
 
@@ -43,7 +45,9 @@ export async function admitNad(context: NadContext, request: AdmissionRequest): 
   const all = [...faults, ...access, ...(refused ? confined : [])];
   if (faults.length + access.length > 0) return invalid(all);
   if (refused) {
-    return forbidden([`${titleOf(request)}: ${confined.map(formatFault).join("; ")}`]);
+    return forbidden([
+      `${titleOf(request)}: ${confined.slice(0, mostTold).map(formatFault).join("; ")}`,
+    ]);
   }
   const hints = confined.map((fault) => `pods can't list this one: ${formatFault(fault)}`);
   return { warnings: [...warnings.map(formatFault), ...hints] };
@@ -98,7 +102,8 @@ function rawPlugins(config: string): readonly JsonObject[] {
     const whole = parseJsonObject(config, field);
     const { plugins } = whole;
     const list = Array.isArray(plugins) ? (plugins as readonly Json[]) : [whole];
-    return list.filter(isJsonObject);
+    // As many as a configuration may have: what is beyond was refused already.
+    return list.slice(0, 64).filter(isJsonObject);
   } catch {
     return [];
   }

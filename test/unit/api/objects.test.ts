@@ -204,3 +204,20 @@ test("objects: parameters that nest deeper than any configuration are refused, h
     assert.throws(() => decodePodNetwork(nested(levels)), refused);
   assert.equal(decodePodNetwork(nested(200)).value.metadata.name, "deep");
 });
+
+test("objects: a list of more plugins than anybody has is one fault, not a fault each", () => {
+  const plugins = Array.from({ length: 300_000 }, () => ({}));
+  const object = {
+    ...{ apiVersion: "podnet.dev/v1alpha1", kind: "PodNetwork", metadata: { name: "wide" } },
+    spec: { parameters: { plugins }, parametersRefs: plugins },
+  };
+  assert.throws(
+    () => decodePodNetwork(object),
+    (error: unknown) => {
+      assert.ok(error instanceof DecodeError);
+      assert.ok(error.faults.length <= 101);
+      assert.match(error.message, /plugins: must have at most 64 plugins, not 300000/);
+      return true;
+    },
+  );
+});

@@ -167,3 +167,25 @@ test("whatever a NAD and its author are, there is an answer", async () => {
   const hostile = text({ plugins: [{ type: "bridge", ipam: { type: "host-local", ranges: 5 } }] });
   assert.equal((await ask(nadOf(hostile))).refusal?.code, 422);
 });
+
+test("a configuration of a megabyte, of whatever it is full, is answered soon, and with a short answer", async () => {
+  const full = (one: (index: number) => string) =>
+    Array.from({ length: Math.floor(1_000_000 / one(0).length) }, (_, index) => one(index)).join();
+  const ranges = (index: number) => `[{"subnet":"fd00:${index.toString(16)}::/64"}]`;
+  const hostile = [
+    `{"plugins":[${full(() => "{}")}]}`,
+    `{"type":"bridge",${full((index) => `"k${index}":1`)}}`,
+    `{"type":"bridge","ipam":{"type":"host-local","ranges":[${full(ranges)}]}}`,
+    `{"type":"x",${full((index) => `"p${index}":"/x"`)}}`,
+    `{"type":"bridge","a":${'{"a":'.repeat(240)}[${full(() => '"/"')}]${"}".repeat(240)}}`,
+    JSON.stringify({ type: "a".repeat(1_000_000) }),
+  ];
+  for (const config of hostile) {
+    const started = process.cpuUsage();
+    const verdict = await ask(nadOf(config));
+    const { user } = process.cpuUsage(started);
+    // A search in the square of its size takes a minute.
+    assert.ok(user < 10e6, `${config.slice(0, 60)}: ${user} us of processor time`);
+    assert.ok(message(verdict).length + (verdict.warnings ?? []).join().length < 50_000);
+  }
+});
