@@ -14,6 +14,8 @@ const rows = z.array(
     mac: z.string().optional(),
     state: z.string(),
     created: z.string(),
+    device: z.object({ resource: z.string(), id: z.string() }).optional(),
+    pciID: z.string().optional(),
     fault: z.string().optional(),
   }),
 );
@@ -29,7 +31,7 @@ export function addLsCommand(program: Command): void {
     .option("--pending", "only what an ADD or DEL has not finished, with the reason")
     .addOption(
       new Option("-o, --output <form>", "how to print it")
-        .choices(["table", "json"])
+        .choices(["table", "wide", "json"])
         .default("table"),
     )
     .action(async (options: { pending?: boolean; output: string }, command: Command) => {
@@ -39,18 +41,27 @@ export function addLsCommand(program: Command): void {
       );
       const empty = options.pending === true ? "Nothing is pending." : "Nothing is attached.";
       console.log(
-        options.output === "json" ? JSON.stringify(JSON.parse(text), null, 2) : table(text, empty),
+        options.output === "json"
+          ? JSON.stringify(JSON.parse(text), null, 2)
+          : table(text, empty, options.output === "wide"),
       );
     });
 }
 
-function table(text: string, empty: string): string {
+function table(text: string, empty: string, wide: boolean): string {
   const list = decode(rows, JSON.parse(text), "answer of podnetd");
   if (list.length === 0) return empty;
   const now = Date.now();
   const head = ["CONTAINER", "POD", "NETWORK", "INTERFACE", "ADDRESSES", "MAC", "STATE", "AGE"];
+  if (wide) head.push("DEVICE", "PCI");
   const faults = [...new Set(list.flatMap(faultLine))];
-  return [formatTable([head, ...list.map((row) => cells(row, now))]), ...faults].join("\n");
+  return [
+    formatTable([
+      head,
+      ...list.map((row) => [...cells(row, now), ...(wide ? deviceCells(row) : [])]),
+    ]),
+    ...faults,
+  ].join("\n");
 }
 
 function cells(row: Row, now: number): string[] {
@@ -64,6 +75,11 @@ function cells(row: Row, now: number): string[] {
     row.state,
     formatAge(Date.parse(row.created), now),
   ];
+}
+
+/** An id alone says nothing: two resources may use the same. */
+function deviceCells({ device, pciID }: Row): string[] {
+  return [device === undefined ? "-" : `${device.resource}=${device.id}`, pciID ?? "-"];
 }
 
 function faultLine(row: Row): string[] {

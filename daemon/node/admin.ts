@@ -17,6 +17,10 @@ export interface AttachmentRow {
   readonly netns: string | undefined;
   /** RFC 3339. */
   readonly created: string;
+  /** The device that it has: its resource and the id that the kubelet or a claim gave. */
+  readonly device: { readonly resource: string; readonly id: string } | undefined;
+  /** PCI address of the device behind the interface, where a plugin's result tells it. */
+  readonly pciID: string | undefined;
   /** Why the latest attempt to give it back did not finish. */
   readonly fault: string | undefined;
 }
@@ -48,6 +52,8 @@ function rowsOf(record: SandboxRecord): AttachmentRow[] {
       state: record.phase,
       netns: record.netns,
       created: record.created,
+      device: attachment.device,
+      pciID: result?.interfaces[place]?.pciID,
       fault: record.fault,
     };
   });
