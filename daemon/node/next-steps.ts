@@ -5,7 +5,8 @@ const steps: Readonly<Record<keyof typeof cniCode, string>> = {
   incompatibleVersion: "use 0.4.0 or newer for CHECK, 1.1.0 for STATUS and GC",
   unsupportedField: "the message names it",
   unknownContainer: "nothing; the runtime deletes and retries",
-  invalidEnvironment: "the message names the variable",
+  invalidEnvironment:
+    "correct the variable that the message names; where the interface exists, give it another name or remove what made it",
   ioFailure: "the message says which and why",
   decodingFailure: "the message says where",
   invalidNetworkConfig: "the message names network and field",

@@ -22,7 +22,9 @@ test("the version that podnetd and podnetctl tell is package.json's", () => {
 test("docs/operations.md speaks of metrics that exist, and of each error code", () => {
   const page = readFileSync("docs/operations.md", "utf8");
   const metrics = readFileSync("docs/metrics.md", "utf8");
-  const named = [...page.matchAll(/podnet_\w+/g)].map(([name]) => name.replace(/_bucket$/, ""));
+  const named = [...page.matchAll(/podnet_\w+/g)].map(([name]) =>
+    name.replace(/_(bucket|count|sum)$/, ""),
+  );
   assert.ok(named.length > 15);
   for (const name of named) assert.match(metrics, new RegExp(`^\\| \`${name}\\b`, "m"), name);
   const codes = [...(page.split("## Error codes")[1] ?? "").matchAll(/^\| ([\d, ]+) \|/gm)].flatMap(
