@@ -145,7 +145,7 @@ function everyFault(kind: AttachmentKind, expected: Expected): Iterable<Fault> {
       }
     }
   }
-  reportFigures({ "scenarios there are": faults.length });
+  reportFigures({ "scenarios there are for the verbs": faults.length });
   const order = faults.map((fault) => ({ fault, at: random.next() }));
   return untilLate(order.toSorted((a, b) => a.at - b.at).map(({ fault }) => fault));
 }
