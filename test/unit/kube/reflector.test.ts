@@ -144,3 +144,46 @@ test("a refused request says what was asked, and the status", async () => {
   assert.deepEqual([error.status, error.reason, error.retryAfter], [429, "TooManyRequests", 3000]);
   await client.close();
 });
+
+test("an object that can't be kept, and a listener that fails, hide nothing else: in a list, in a watch, in an answer", async () => {
+  const told: string[] = [];
+  const watches: ServerResponse[] = [];
+  await using api = await ScriptedApi.start((_, url, response) => {
+    if (url.searchParams.get("watch") !== "true") {
+      const items = ["a", "bad", "b"].map((name) => namespace(name, "1"));
+      return json(response, 200, list("7", items));
+    }
+    response.writeHead(200).flushHeaders();
+    watches.push(response);
+  });
+  const client = api.client();
+  const reflector = new Reflector({
+    client,
+    resource: resources.namespaces,
+    log,
+    keep: (object) => {
+      const { name } = object["metadata"] as { name: string };
+      if (name.startsWith("bad")) throw new RangeError("stack");
+      return name;
+    },
+    onChange: ({ name }) => {
+      told.push(name);
+      if (name === "a" || name === "c") throw new Error("listener");
+    },
+  });
+  reflector.start();
+  await reflector.ready();
+  await until(() => watches.length === 1, "a watch");
+  const [watch] = watches;
+  assert.ok(watch);
+  for (const name of ["bad2", "c", "d"]) line(watch, "ADDED", namespace(name, "8"));
+  await until(() => told.includes("d"), "the last event");
+  reflector.learn(namespace("bad3", "9"), () => true);
+  assert.deepEqual(
+    reflector.entries().map(({ value }) => value),
+    ["a", "b", "c", "d"],
+  );
+  assert.equal(watches.length, 1, "the watch goes on");
+  await reflector.stop();
+  await client.close();
+});
