@@ -1,5 +1,6 @@
 import { errorCode, errorText } from "../../lib/base/errors.ts";
 import { Netns, NetnsError } from "../../lib/base/netns.ts";
+import { isPassing } from "../../lib/base/passing.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { Sandbox } from "../plugins/plugin.ts";
@@ -37,18 +38,21 @@ function openFault(path: string, error: unknown): string {
   return `open network namespace "${path}": ${errorText(error)}`;
 }
 
-/** Opens the namespace that the runtime names. Throws code 3 when it is gone and code 8 when the path is no network namespace. */
+/**
+ * Opens the namespace that the runtime names. Throws code 3 when it is gone, code 8 when the path is no network namespace, and code 11 when it can't be opened
+ * now, as without descriptors.
+ */
 export function openSandbox(path: string): OpenSandbox {
   try {
     return open(path);
   } catch (error) {
-    const gone = errorCode(error) === "ENOENT";
-    throw new CniError(
-      gone ? cniCode.unknownContainer : cniCode.invalidNetns,
-      openFault(path, error),
-      { cause: error },
-    );
+    throw new CniError(openCode(error), openFault(path, error), { cause: error });
   }
+}
+
+function openCode(error: unknown): number {
+  if (errorCode(error) === "ENOENT") return cniCode.unknownContainer;
+  return isPassing(error) ? cniCode.tryAgainLater : cniCode.invalidNetns;
 }
 
 /** What opening a path says when no network namespace is there any more; anything else is "can't tell". */

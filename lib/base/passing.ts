@@ -1,6 +1,6 @@
 import { errorCode } from "./errors.ts";
 
-/** Of system errors, those that pass: full or read-only disks, exhausted descriptors and buffers, what is busy. */
+/** Of system errors, those that pass: full or read-only disks, exhausted descriptors and buffers, what is busy, a dump that changed under its reader each time. */
 const passing = new Set([
   "ENOSPC",
   "EDQUOT",
@@ -10,6 +10,7 @@ const passing = new Set([
   "ENOBUFS",
   "EAGAIN",
   "EBUSY",
+  "EINTR",
   "EROFS",
 ]);
 

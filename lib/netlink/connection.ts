@@ -1,6 +1,7 @@
 import { constants } from "node:os";
 import { errorCode, errorText } from "../base/errors.ts";
 import type { Netns } from "../base/netns.ts";
+import { SystemError } from "../base/system-error.ts";
 import { acknowledgementError, NetlinkError } from "./error.ts";
 import {
   emitMessage,
@@ -245,9 +246,9 @@ export class Connection {
       if (pending === undefined) continue;
       this.#pending.delete(sequence);
       const kernelText = cause === undefined ? "the kernel's answer was lost" : errorText(cause);
-      pending.settle(
-        new NetlinkError(pending.operation, constants.errno.EIO, { kernelText, cause }),
-      );
+      // What failed before there was an answer, such as ENOBUFS, says whether to try again.
+      const errno = cause instanceof SystemError ? cause.errno : constants.errno.EIO;
+      pending.settle(new NetlinkError(pending.operation, errno, { kernelText, cause }));
     }
   }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -150,6 +151,24 @@ test("1,000 callers at once are all answered", async () => {
   const body = post(`${addLine({ CNI_COMMAND: "CHECK" })}\n${config}`);
   const answers = await Promise.all(Array.from({ length: 1000 }, () => exchange(body, false)));
   for (const answer of answers) assert.match(answer, /^HTTP\/1\.1 400 .*"code":3,/s);
+  await stillServes();
+});
+
+test("without descriptors an ADD is to be tried again, and the next one works", async () => {
+  const limit = (most: string) => spawnSync("prlimit", ["--pid", `${pid}`, `--nofile=${most}`]);
+  const [, before = ""] =
+    /^Max open files +(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, "utf8")) ?? [];
+  const used = new Set(readdirSync(`/proc/${pid}/fd`).map(Number));
+  let free = 0;
+  while (used.has(free)) free += 1;
+  // The call itself takes the last one that is left; the namespace's would be the next.
+  limit(`${free + 1}:`);
+  try {
+    const answer = await node.run("ADD", pod, { networks: ["blue"] });
+    assert.match(JSON.stringify(answer.json), /"code":11,.*EMFILE/);
+  } finally {
+    limit(`${before}:`);
+  }
   await stillServes();
 });
 

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { constants } from "node:os";
 import { test } from "node:test";
+import { SystemError } from "../../../lib/base/system-error.ts";
 import { Connection } from "../../../lib/netlink/connection.ts";
 import { NetlinkError } from "../../../lib/netlink/error.ts";
 import type { Message } from "../../../lib/netlink/message.ts";
@@ -123,6 +125,18 @@ test("execute, no answer or one that makes no sense, rejects with EIO and waits 
     await assert.rejects(silent.dump("list", request(18)), { code: "EIO" });
     const mad = new Connection(new FakeKernel(() => [Buffer.from([1, 2, 3])]), pressure);
     await assert.rejects(mad.execute("get", request(18)), { code: "EIO" });
+  }
+});
+
+test("execute, a socket that fails, rejects with the socket's own code", async () => {
+  for (const pressure of [quiet(), contended()]) {
+    const full = new Connection(
+      new FakeKernel(() => {
+        throw new SystemError("recv", constants.errno.ENOBUFS);
+      }),
+      pressure,
+    );
+    await assert.rejects(full.execute("get", request(18)), { code: "ENOBUFS" });
   }
 });
 
