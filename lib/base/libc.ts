@@ -7,6 +7,8 @@ import { SystemError } from "./system-error.ts";
  * that throws a SystemError; what the calls mean for netlink, namespaces or locks is written elsewhere.
  * Symbols come from the running process, so that glibc and musl both serve.
  */
+// A call through the pool takes a stack, which is cheap while one is at hand; more calls at once than koffi's default of 256 would throw.
+koffi.config({ resident_async_pools: 32, max_async_calls: 4096 });
 const libc = koffi.load(null);
 
 type Pointer = Uint8Array | null;

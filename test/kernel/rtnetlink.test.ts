@@ -512,6 +512,18 @@ test("calls of many flows over one socket, each get their own answer", async () 
   assert.equal((await pair.host.routes({ table: 254, family: 4 })).length, 41);
 });
 
+test("sendAsync, of 400 sockets at once, sends for all: so many pods may come at a time", async () => {
+  using pair = new Pair();
+  const sockets = Array.from({ length: 400 }, () => NetlinkSocket.open(pair.nodeNetns));
+  const query = { type: messageType.getLink, flags: 0, body: emitLinkRef({ name: "lo" }) };
+  try {
+    await Promise.all(sockets.map((socket) => socket.sendAsync(emitMessage(query, 1))));
+    assert.ok(sockets.every((socket) => socket.receive() !== undefined));
+  } finally {
+    for (const socket of sockets) socket.close();
+  }
+});
+
 test("close, calls afterwards, fail with EBADF and no descriptor stays", async () => {
   const before = readdirSync("/proc/self/fd").length;
   {
