@@ -95,8 +95,7 @@ async function rehearsed(): Promise<readonly number[]> {
   const pod = await node.pod();
   const from = node.faults.steps.length;
   await node.must("ADD", pod);
-  await node.published(pod);
-  await eventually(async () => (await node.told(pod)) === 1, "an event");
+  await everything(pod);
   const steps = node.faults.steps.slice(from);
   await node.must("DEL", pod);
   await node.remove(pod);
@@ -197,15 +196,26 @@ async function killedIn(pod: PublishedPod, moment: Moment): Promise<void> {
   if ("point" in moment) node.faults.arm(node.faults.steps.length + moment.point);
   else await node.proxy.set({ cutAfter: moment.write, stay: true });
   const call = node.call("ADD", pod, runtime.signal);
-  const late = sleep(20_000).then(() => assert.fail("the moment never came"));
   if ("write" in moment) {
     const heard = new AbortController();
+    const late = sleep(20_000).then(() => assert.fail("the moment never came"));
     await Promise.race([node.proxy.wasCut(once(heard.signal)), late]);
     heard.abort();
     await daemon.kill();
-  } else await Promise.race([daemon.ended(), late]);
+  } else {
+    // On a busy machine messages to the kernel go together, so there may be fewer points than in the rehearsal: then it is killed after the last.
+    const over = everything(pod).catch(() => undefined);
+    if ((await Promise.race([daemon.ended().then(() => "ended"), over])) !== "ended")
+      await daemon.kill();
+  }
   runtime.abort();
   await call;
+}
+
+/** An ADD's status and event are written. */
+async function everything(pod: PublishedPod): Promise<void> {
+  await node.published(pod);
+  await eventually(async () => (await node.told(pod)) >= 1, "an event");
 }
 
 function once(signal: AbortSignal): Promise<unknown> {
