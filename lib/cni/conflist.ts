@@ -151,7 +151,7 @@ function isSingle(config: JsonObject): boolean {
 }
 
 /** A chain that is longer was not written by a person, and each plugin costs every step of its network. */
-const mostPlugins = 64;
+export const mostPlugins = 64;
 
 function decodePlugins(config: JsonObject, faults: string[]): readonly PluginConfig[] {
   if (isSingle(config)) {

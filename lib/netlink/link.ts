@@ -14,17 +14,10 @@ import {
   parseLinkInfo,
 } from "./link-data.ts";
 import { flagChange, iff } from "./link-flags.ts";
+import { emitIpv6Mode } from "./link-inet6.ts";
 import { emitVfChange, parseVfs, type VfChange } from "./link-vf.ts";
 import { emitXdp, parseXdp } from "./link-xdp.ts";
-import {
-  type BridgePort,
-  ipv6AddressModes,
-  type Link,
-  type LinkChange,
-  type LinkRef,
-  type LinkSpec,
-  type VethPeer,
-} from "./model.ts";
+import type { BridgePort, Link, LinkChange, LinkRef, LinkSpec, VethPeer } from "./model.ts";
 
 /**
  * Link messages (RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK; linux/rtnetlink.h struct ifinfomsg, linux/if_link.h IFLA_*):
@@ -64,8 +57,6 @@ const IFLA = {
   parentDevBusName: 57,
 } as const;
 const AF_BRIDGE = 7;
-const AF_INET6 = 10;
-const IFLA_INET6_ADDR_GEN_MODE = 8;
 const RTEXT_FILTER_VF = 1;
 const RTEXT_FILTER_SKIP_STATS = 8;
 /** IFNAMSIZ - 1: a longer name can only be an alternative one. */
@@ -140,9 +131,7 @@ export function emitLinkChange(index: number, change: LinkChange): Buffer {
   if (change.newIndex !== undefined) writer.attributeU32(IFLA.newIfindex, change.newIndex);
   if (change.xdp !== undefined) emitXdp(writer.fork(IFLA.xdp), change.xdp).join();
   if (change.ipv6AddressMode !== undefined) {
-    const mode = ipv6AddressModes[change.ipv6AddressMode];
-    const inet6 = writer.fork(IFLA.afSpec).fork(AF_INET6);
-    inet6.attributeU8(IFLA_INET6_ADDR_GEN_MODE, mode).join().join();
+    emitIpv6Mode(writer.fork(IFLA.afSpec), change.ipv6AddressMode).join();
   }
   return writer.finish();
 }

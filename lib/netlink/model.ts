@@ -196,11 +196,8 @@ export interface LinkChange {
    * Which link-local address the kernel gives the link when it comes up (IFLA_INET6_ADDR_GEN_MODE). EAFNOSUPPORT: the link has no IPv6.
    * Takes effect after the other changes of the same message, `up` included.
    */
-  readonly ipv6AddressMode?: keyof typeof ipv6AddressModes;
+  readonly ipv6AddressMode?: "eui64" | "none";
 }
-
-/** IN6_ADDR_GEN_MODE_* of linux/if_link.h. */
-export const ipv6AddressModes = { eui64: 0, none: 1 } as const;
 
 export type LinkRef = { readonly index: number } | { readonly name: string };
 

@@ -9,7 +9,7 @@ import { vetNetwork } from "../../../lib/api/vet-network.ts";
 import { DecodeError, type Fault, formatFault } from "../../../lib/base/decode.ts";
 import { errorText } from "../../../lib/base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../lib/base/json.ts";
-import { decodeConflist } from "../../../lib/cni/conflist.ts";
+import { decodeConflist, mostPlugins } from "../../../lib/cni/conflist.ts";
 import { CniError } from "../../../lib/cni/errors.ts";
 import { parseJsonObject } from "../../../lib/cni/json-text.ts";
 import { isServers, titleOf } from "./networks.ts";
@@ -103,7 +103,7 @@ function rawPlugins(config: string): readonly JsonObject[] {
     const { plugins } = whole;
     const list = Array.isArray(plugins) ? (plugins as readonly Json[]) : [whole];
     // As many as a configuration may have: what is beyond was refused already.
-    return list.slice(0, 64).filter(isJsonObject);
+    return list.slice(0, mostPlugins).filter(isJsonObject);
   } catch {
     return [];
   }
