@@ -16,7 +16,7 @@ import {
   optionalIpField,
   requestedIpField,
   routeField,
-} from "../plugins/shared-config.ts";
+} from "../plugins/shared/config.ts";
 import type { IpamCall } from "./ipam.ts";
 
 /** What host-local needs to allocate. */

@@ -10,7 +10,7 @@ import { compareIp, formatCidr, formatIp, type Ip, withPrefix } from "../../lib/
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniDns, CniIp, CniResult, ValidAttachment } from "../../lib/cni/types.ts";
 import type { NetworkCall } from "../plugins/plugin.ts";
-import { asCniError } from "../plugins/shared-errors.ts";
+import { asCniError } from "../plugins/shared/errors.ts";
 import { AddressDirectory, type LockedAddresses } from "./address-directory.ts";
 import { addressOfFile } from "./address-index.ts";
 import { type HostLocalConfig, readHostLocalConfig } from "./host-local-config.ts";

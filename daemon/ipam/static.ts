@@ -20,7 +20,7 @@ import {
   optional,
   optionalIpField,
   routeField,
-} from "../plugins/shared-config.ts";
+} from "../plugins/shared/config.ts";
 import type { IpamCall, IpamPlugin } from "./ipam.ts";
 
 /** The addresses that the configuration, CNI_ARGS or the runtime name. Nothing is reserved: whoever names them keeps them apart. */

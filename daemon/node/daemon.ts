@@ -8,7 +8,7 @@ import { Netns } from "../../lib/base/netns.ts";
 import { podnetVersion } from "../../lib/base/version.ts";
 import { DelegateCgroups } from "../../lib/cni/delegate-cgroup.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
-import { setSysctlDir } from "../plugins/shared-sysctl.ts";
+import { setSysctlDir } from "../plugins/shared/sysctl.ts";
 import { CallsUnderway } from "./calls-underway.ts";
 import { Collections } from "./collections.ts";
 import type { DaemonConfig } from "./config.ts";

@@ -1,7 +1,7 @@
 import { errorText } from "../../lib/base/errors.ts";
 import { decodeConflist } from "../../lib/cni/conflist.ts";
-import { giveNames } from "../plugins/owed-names.ts";
-import { reclaimDevice } from "../plugins/reclaim.ts";
+import { giveNames } from "../plugins/devices/owed-names.ts";
+import { reclaimDevice } from "../plugins/devices/reclaim.ts";
 import type { NodeContext } from "./context.ts";
 import type { SandboxRecord } from "./record.ts";
 

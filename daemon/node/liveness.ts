@@ -2,7 +2,7 @@ import type { Link, Neighbour } from "../../lib/netlink/model.ts";
 import { neighbourState } from "../../lib/netlink/neighbour.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
 import type { Belongings, Liveness } from "../plugins/plugin.ts";
-import { hostVethName } from "../plugins/shared-names.ts";
+import { hostVethName } from "../plugins/shared/names.ts";
 import type { NodeContext } from "./context.ts";
 import { lookAround, type Sight } from "./live-namespaces.ts";
 import type { SandboxRecord } from "./record.ts";

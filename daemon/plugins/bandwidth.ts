@@ -6,11 +6,11 @@ import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
 import { type TokenBucket, tokenBucketParameters } from "../../lib/netlink/qdisc.ts";
 import { TrafficControl } from "../../lib/netlink/traffic-control.ts";
-import { chooseIndex, requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { decodeConfig, optional } from "./shared-config.ts";
-import { asCniError } from "./shared-errors.ts";
-import { drift } from "./shared-interface.ts";
+import { decodeConfig, optional } from "./shared/config.ts";
+import { asCniError } from "./shared/errors.ts";
+import { drift } from "./shared/interface.ts";
+import { chooseIndex, requireSandbox } from "./shared/made-link.ts";
 
 /**
  * Chained type `bandwidth`: what the pod receives and sends is held to a rate by token buckets, as the reference makes them: one at the root of the node's end

@@ -15,23 +15,23 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult, CniRoute, ValidAttachment } from "../../lib/cni/types.ts";
 import { emptyResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { checkBridge } from "./bridge-check.ts";
-import { type BridgeConfig, readBridgeConfig } from "./bridge-config.ts";
+import { checkBridge } from "./bridge/check.ts";
+import { type BridgeConfig, readBridgeConfig } from "./bridge/config.ts";
 import {
   ensureBridge,
   ensureGatewayAddress,
   ensureVlanGateway,
   requireHostLink,
   setPortVlans,
-} from "./bridge-device.ts";
-import { addMacSpoofCheck, deleteMacSpoofCheck, gcMacSpoofCheck } from "./mac-spoof.ts";
-import { requireLink, requireSandbox } from "./made-link.ts";
-import { addMasquerade, deleteMasquerade, gcMasquerade } from "./masquerade.ts";
+} from "./bridge/device.ts";
+import { addMacSpoofCheck, deleteMacSpoofCheck, gcMacSpoofCheck } from "./nftables/mac-spoof.ts";
+import { addMasquerade, deleteMasquerade, gcMasquerade } from "./nftables/masquerade.ts";
 import type { NetworkCall, Plugin, PluginCall, Sandbox } from "./plugin.ts";
-import { asCniError } from "./shared-errors.ts";
-import { configureInterface, forwarding } from "./shared-interface.ts";
-import { hostVethName } from "./shared-names.ts";
-import { writeSysctls } from "./shared-sysctl.ts";
+import { asCniError } from "./shared/errors.ts";
+import { configureInterface, forwarding } from "./shared/interface.ts";
+import { requireLink, requireSandbox } from "./shared/made-link.ts";
+import { hostVethName } from "./shared/names.ts";
+import { writeSysctls } from "./shared/sysctl.ts";
 
 /** IF_OPER_UP of linux/if.h. */
 const operUp = 6;

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { Link } from "../../lib/netlink/model.ts";
-import { makeLink, requireSandbox } from "./made-link.ts";
-import { type MadeType, madeLinkPlugin } from "./made-type.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
+import { makeLink, requireSandbox } from "./shared/made-link.ts";
+import { type MadeType, madeLinkPlugin } from "./shared/made-type.ts";
 
 const schema = z.object({});
 type Config = z.output<typeof schema>;

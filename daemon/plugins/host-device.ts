@@ -2,8 +2,8 @@ import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { claimLoan, finishLoan, moveAndSet, requireLoan } from "./borrow-device.ts";
-import { loadBorrowed } from "./borrowed-state.ts";
+import { claimLoan, finishLoan, moveAndSet, requireLoan } from "./devices/borrow-device.ts";
+import { loadBorrowed } from "./devices/borrowed-state.ts";
 import {
   busDeviceOfId,
   type FoundDevice,
@@ -11,17 +11,17 @@ import {
   findByKernelPath,
   findByMac,
   parentOf,
-} from "./find-device.ts";
-import { macField } from "./mac.ts";
-import { requireFreeName, requireSandbox } from "./made-link.ts";
-import { requireOwnInterface } from "./made-type.ts";
-import { giveNames } from "./owed-names.ts";
-import { deviceExists, driverOf, isPciAddress, isUserspaceDriver } from "./pci.ts";
+} from "./devices/find-device.ts";
+import { giveNames } from "./devices/owed-names.ts";
+import { deviceExists, driverOf, isPciAddress, isUserspaceDriver } from "./devices/pci.ts";
+import { releaseClaims, returnDevice } from "./devices/return-device.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { releaseClaims, returnDevice } from "./return-device.ts";
-import { decodeConfig, optional } from "./shared-config.ts";
-import { asCniError } from "./shared-errors.ts";
-import { checkInterface, drift } from "./shared-interface.ts";
+import { decodeConfig, optional } from "./shared/config.ts";
+import { asCniError } from "./shared/errors.ts";
+import { checkInterface, drift } from "./shared/interface.ts";
+import { macField } from "./shared/mac.ts";
+import { requireFreeName, requireSandbox } from "./shared/made-link.ts";
+import { requireOwnInterface } from "./shared/made-type.ts";
 
 const text = optional(z.string()).transform((value) => (value === "" ? undefined : value));
 

@@ -2,12 +2,12 @@ import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { makeLink } from "./made-link.ts";
-import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, type Master, masterDrift } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { optional } from "./shared-config.ts";
-import { modeField, mtuField } from "./type-fields.ts";
+import { optional } from "./shared/config.ts";
+import { makeLink } from "./shared/made-link.ts";
+import { type MadeType, madeLinkPlugin } from "./shared/made-type.ts";
+import { findMaster, type Master, masterDrift } from "./shared/master.ts";
+import { modeField, mtuField } from "./shared/type-fields.ts";
 
 /** IPVLAN_MODE_* of linux/if_link.h. */
 const modes = { l2: 0, l3: 1, l3s: 2 } as const;

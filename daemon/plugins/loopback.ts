@@ -2,9 +2,9 @@ import { parseCidr } from "../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Address, Link } from "../../lib/netlink/model.ts";
-import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
-import { drift } from "./shared-interface.ts";
+import { drift } from "./shared/interface.ts";
+import { requireSandbox } from "./shared/made-link.ts";
 
 /** The sandbox's `lo`, up. Whatever interface name is asked for, it is this one, as in the reference. */
 export const loopback: Plugin = { add, del, check };

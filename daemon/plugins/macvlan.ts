@@ -1,12 +1,12 @@
 import { z } from "zod";
 import type { Link } from "../../lib/netlink/model.ts";
-import { macField, requestedMac } from "./mac.ts";
-import { makeLink } from "./made-link.ts";
-import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, masterDrift, requireMtuFits } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { optional } from "./shared-config.ts";
-import { modeField, mtuField } from "./type-fields.ts";
+import { optional } from "./shared/config.ts";
+import { macField, requestedMac } from "./shared/mac.ts";
+import { makeLink } from "./shared/made-link.ts";
+import { type MadeType, madeLinkPlugin } from "./shared/made-type.ts";
+import { findMaster, masterDrift, requireMtuFits } from "./shared/master.ts";
+import { modeField, mtuField } from "./shared/type-fields.ts";
 
 /** MACVLAN_MODE_* of linux/if_link.h. */
 const modes = { private: 1, vepa: 2, bridge: 4, passthru: 8 } as const;

@@ -21,14 +21,14 @@ import {
   removeElements,
   sweepElements,
   sweepOwner,
-} from "./nft-owned.ts";
+} from "./nftables/owned.ts";
 import type { NetworkCall, Plugin, PluginCall } from "./plugin.ts";
 import {
   decodePortmap,
   type PortMapping,
   type PortmapConfig,
   protocols,
-} from "./portmap-config.ts";
+} from "./portmap/config.ts";
 import {
   conditionChain,
   everythingChain,
@@ -37,10 +37,10 @@ import {
   portmapSets,
   portmapTable,
   portSets,
-} from "./portmap-frame.ts";
-import { asCniError } from "./shared-errors.ts";
-import { drift } from "./shared-interface.ts";
-import { writeSysctls } from "./shared-sysctl.ts";
+} from "./portmap/frame.ts";
+import { asCniError } from "./shared/errors.ts";
+import { drift } from "./shared/interface.ts";
+import { writeSysctls } from "./shared/sysctl.ts";
 
 /**
  * Chained type `portmap`: ports of the node that lead to ports of the pod (capability `portMappings`), by elements of podnet's own nftables table: one for

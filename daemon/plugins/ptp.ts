@@ -4,7 +4,23 @@ import { together } from "../../lib/base/together.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { announce } from "./announce.ts";
+import {
+  addMasquerade,
+  checkMasquerade,
+  deleteMasquerade,
+  gcMasquerade,
+} from "./nftables/masquerade.ts";
+import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
+import { announce } from "./shared/announce.ts";
+import { decodeConfig, optional } from "./shared/config.ts";
+import { asCniError } from "./shared/errors.ts";
+import {
+  checkForwarding,
+  checkInterface,
+  configureInterface,
+  drift,
+  forwarding,
+} from "./shared/interface.ts";
 import {
   chooseIndex,
   madeIndex,
@@ -12,27 +28,16 @@ import {
   requireFreeName,
   requireLink,
   requireSandbox,
-} from "./made-link.ts";
+} from "./shared/made-link.ts";
 import {
   configuredDns,
   interfaceOf,
   ipamResult,
   requireIpam,
   requireOwnInterface,
-} from "./made-type.ts";
-import { addMasquerade, checkMasquerade, deleteMasquerade, gcMasquerade } from "./masquerade.ts";
-import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
-import { decodeConfig, optional } from "./shared-config.ts";
-import { asCniError } from "./shared-errors.ts";
-import {
-  checkForwarding,
-  checkInterface,
-  configureInterface,
-  drift,
-  forwarding,
-} from "./shared-interface.ts";
-import { writeSysctls } from "./shared-sysctl.ts";
-import { mtuWithin } from "./type-fields.ts";
+} from "./shared/made-type.ts";
+import { writeSysctls } from "./shared/sysctl.ts";
+import { mtuWithin } from "./shared/type-fields.ts";
 
 /** RT_SCOPE_* of linux/rtnetlink.h. */
 const scope = { universe: 0, link: 253, host: 254 } as const;

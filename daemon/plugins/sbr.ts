@@ -14,12 +14,12 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniIp, CniResult, CniRoute } from "../../lib/cni/types.ts";
 import type { Route, RouteSpec, Rule, RuleSpec } from "../../lib/netlink/model.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
-import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { decodeConfig, optional } from "./shared-config.ts";
-import { asCniError } from "./shared-errors.ts";
-import { drift } from "./shared-interface.ts";
-import { inTable, routeSpecOf } from "./shared-route.ts";
+import { decodeConfig, optional } from "./shared/config.ts";
+import { asCniError } from "./shared/errors.ts";
+import { drift } from "./shared/interface.ts";
+import { requireSandbox } from "./shared/made-link.ts";
+import { inTable, routeSpecOf } from "./shared/route.ts";
 
 /**
  * Chained type `sbr` (source based routing): what the pod sends from an address of this attachment leaves by this attachment. As the reference does it: each address

@@ -2,19 +2,25 @@ import { setTimeout as delay } from "node:timers/promises";
 import { cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { identify } from "./borrow.ts";
-import { claimLoan, finishLoan, type Loan, moveAndSet, requireLoan } from "./borrow-device.ts";
-import { loadBorrowed, saveBorrowed, type VfBefore } from "./borrowed-state.ts";
-import { findByBus } from "./find-device.ts";
+import { identify } from "./devices/borrow.ts";
+import {
+  claimLoan,
+  finishLoan,
+  type Loan,
+  moveAndSet,
+  requireLoan,
+} from "./devices/borrow-device.ts";
+import { loadBorrowed, saveBorrowed, type VfBefore } from "./devices/borrowed-state.ts";
+import { findByBus } from "./devices/find-device.ts";
+import { type BusDevice, bindDriver, driverOf } from "./devices/pci.ts";
+import { releaseClaims, returnDevice } from "./devices/return-device.ts";
 import { checkLoan, giveBack } from "./host-device.ts";
-import { requestedMac } from "./mac.ts";
-import { requireFreeName, requireSandbox } from "./made-link.ts";
-import { type BusDevice, bindDriver, driverOf } from "./pci.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { releaseClaims, returnDevice } from "./return-device.ts";
-import { asCniError } from "./shared-errors.ts";
-import { drift } from "./shared-interface.ts";
-import { decodeSriov, type SriovConfig, type VfSettings } from "./sriov-config.ts";
+import { asCniError } from "./shared/errors.ts";
+import { drift } from "./shared/interface.ts";
+import { requestedMac } from "./shared/mac.ts";
+import { requireFreeName, requireSandbox } from "./shared/made-link.ts";
+import { decodeSriov, type SriovConfig, type VfSettings } from "./sriov/config.ts";
 import {
   adminMac,
   applyVf,
@@ -24,7 +30,7 @@ import {
   requireVf,
   resetVf,
   type Vf,
-} from "./vf.ts";
+} from "./sriov/vf.ts";
 
 const arrivalEveryMs = 50;
 

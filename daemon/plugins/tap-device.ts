@@ -2,7 +2,7 @@ import { closeSync, constants, existsSync, openSync, readFileSync, writeFileSync
 import * as libc from "../../lib/base/libc.ts";
 import type { Netns } from "../../lib/base/netns.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
-import { asCniError } from "./shared-errors.ts";
+import { asCniError } from "./shared/errors.ts";
 
 /** ioctls and flags of linux/if_tun.h, and struct ifreq: the name in 16 bytes, then the flags. */
 const TUNSETIFF = 0x400454ca;

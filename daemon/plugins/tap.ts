@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { Link } from "../../lib/netlink/model.ts";
-import { macField, requestedMac } from "./mac.ts";
-import { chooseIndex, madeLinkState, requireLink, requireSandbox } from "./made-link.ts";
-import { type MadeType, madeLinkPlugin } from "./made-type.ts";
 import type { Plugin, PluginCall, Sandbox } from "./plugin.ts";
-import { optional } from "./shared-config.ts";
+import { optional } from "./shared/config.ts";
+import { macField, requestedMac } from "./shared/mac.ts";
+import { chooseIndex, madeLinkState, requireLink, requireSandbox } from "./shared/made-link.ts";
+import { type MadeType, madeLinkPlugin } from "./shared/made-type.ts";
+import { mtuWithin } from "./shared/type-fields.ts";
 import { makeTap } from "./tap-device.ts";
-import { mtuWithin } from "./type-fields.ts";
 
 const id = optional(z.int().min(0).max(0xfffffffe));
 const text = optional(z.string()).transform((value) => (value === "" ? undefined : value));

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { errorCode, errorText } from "../../lib/base/errors.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { PluginCall, Sandbox } from "./plugin.ts";
-import { asCniError } from "./shared-errors.ts";
-import { readSysctl, type Sysctl } from "./shared-sysctl.ts";
+import { asCniError } from "./shared/errors.ts";
+import { readSysctl, type Sysctl } from "./shared/sysctl.ts";
 
 /** Where a node's admin lists the sysctls that `tuning` may set: one regular expression a line. Without the file every sysctl of the network may be set. */
 export const allowlistPath = "/etc/cni/tuning/allowlist.conf";

@@ -1,11 +1,11 @@
 import { z } from "zod";
 import type { Link } from "../../lib/netlink/model.ts";
-import { makeLink } from "./made-link.ts";
-import { type MadeType, madeLinkPlugin } from "./made-type.ts";
-import { findMaster, masterDrift, requireMtuFits } from "./master.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { optional } from "./shared-config.ts";
-import { mtuField } from "./type-fields.ts";
+import { optional } from "./shared/config.ts";
+import { makeLink } from "./shared/made-link.ts";
+import { type MadeType, madeLinkPlugin } from "./shared/made-type.ts";
+import { findMaster, masterDrift, requireMtuFits } from "./shared/master.ts";
+import { mtuField } from "./shared/type-fields.ts";
 
 /** Ethertypes of linux/if_ether.h: customer tags and the service tags of QinQ. */
 const protocols = { "802.1q": 0x8100, "802.1ad": 0x88a8 } as const;

@@ -3,13 +3,13 @@ import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { CniResult } from "../../lib/cni/types.ts";
 import type { Address, Link, Route } from "../../lib/netlink/model.ts";
 import type { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";
-import { requireSandbox } from "./made-link.ts";
 import type { Plugin, PluginCall } from "./plugin.ts";
-import { decodeConfig, optional } from "./shared-config.ts";
-import { asCniError } from "./shared-errors.ts";
-import { drift } from "./shared-interface.ts";
-import { isInterfaceName } from "./shared-names.ts";
-import { inTable, routeSpecOf } from "./shared-route.ts";
+import { decodeConfig, optional } from "./shared/config.ts";
+import { asCniError } from "./shared/errors.ts";
+import { drift } from "./shared/interface.ts";
+import { requireSandbox } from "./shared/made-link.ts";
+import { isInterfaceName } from "./shared/names.ts";
+import { inTable, routeSpecOf } from "./shared/route.ts";
 
 /**
  * Chained type `vrf`: the attachment's interface becomes part of a VRF (a routing domain with a table of its own) in the pod. The VRF is made with its first

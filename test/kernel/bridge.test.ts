@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomInt } from "node:crypto";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { hostVethName } from "../../daemon/plugins/shared-names.ts";
+import { hostVethName } from "../../daemon/plugins/shared/names.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import type { CniVerb } from "../../lib/cni/types.ts";
 import { InProcess } from "../helpers/in-process.ts";

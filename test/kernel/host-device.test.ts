@@ -3,7 +3,7 @@ import { closeSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterEach, test } from "node:test";
 import koffi from "koffi";
-import { claimsOfNode } from "../../daemon/plugins/device-claims.ts";
+import { claimsOfNode } from "../../daemon/plugins/devices/device-claims.ts";
 import { hostDevice } from "../../daemon/plugins/host-device.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { Netns } from "../../lib/base/netns.ts";

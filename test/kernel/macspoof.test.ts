@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hostVethName } from "../../daemon/plugins/shared-names.ts";
+import { hostVethName } from "../../daemon/plugins/shared/names.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import type { CniVerb } from "../../lib/cni/types.ts";
 import { cleanSoon } from "../helpers/attached.ts";

@@ -6,7 +6,7 @@ import {
   checkMasquerade,
   deleteMasquerade,
   gcMasquerade,
-} from "../../daemon/plugins/masquerade.ts";
+} from "../../daemon/plugins/nftables/masquerade.ts";
 import type { PluginCall } from "../../daemon/plugins/plugin.ts";
 import type { JsonObject } from "../../lib/base/json.ts";
 import { Rtnetlink } from "../../lib/netlink/rtnetlink.ts";

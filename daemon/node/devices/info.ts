@@ -11,7 +11,7 @@ import {
   devicePluginInfoPath,
   readDeviceInfo,
   writeDeviceInfo,
-} from "../../plugins/device-info.ts";
+} from "../../plugins/devices/device-info.ts";
 import type { AttachmentRecord, RecordKey } from "../record.ts";
 
 /** The capability by which a plugin is told where its attachment's device information file goes (spec B.5). */

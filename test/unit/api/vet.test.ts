@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readHostLocalConfig } from "../../../daemon/ipam/host-local-config.ts";
-import { readBridgeConfig } from "../../../daemon/plugins/bridge-config.ts";
+import { readBridgeConfig } from "../../../daemon/plugins/bridge/config.ts";
 import { inProcessPlugins } from "../../../daemon/plugins/registry.ts";
 import { fixedAddresses } from "../../../lib/api/fixed-addresses.ts";
 import { providers } from "../../../lib/api/names.ts";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { macSpoofFrame, macSpoofTable } from "../../../daemon/plugins/mac-spoof.ts";
-import { masqueradeFrame, masqueradeTable } from "../../../daemon/plugins/masquerade.ts";
-import { nftOwner } from "../../../daemon/plugins/nft-owned.ts";
-import { parseCondition } from "../../../daemon/plugins/portmap-conditions.ts";
-import { portmapFrame, portmapTable } from "../../../daemon/plugins/portmap-frame.ts";
-import { hostVethName } from "../../../daemon/plugins/shared-names.ts";
+import { macSpoofFrame, macSpoofTable } from "../../../daemon/plugins/nftables/mac-spoof.ts";
+import { masqueradeFrame, masqueradeTable } from "../../../daemon/plugins/nftables/masquerade.ts";
+import { nftOwner } from "../../../daemon/plugins/nftables/owned.ts";
+import { parseCondition } from "../../../daemon/plugins/portmap/conditions.ts";
+import { portmapFrame, portmapTable } from "../../../daemon/plugins/portmap/frame.ts";
+import { hostVethName } from "../../../daemon/plugins/shared/names.ts";
 import { parseCidr } from "../../../lib/base/ip.ts";
 import { AttributeWriter, NetlinkDecodeError } from "../../../lib/netlink/attributes.ts";
 import { parseMessages, type Request } from "../../../lib/netlink/message.ts";

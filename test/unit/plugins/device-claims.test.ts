@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { DeviceClaims } from "../../../daemon/plugins/device-claims.ts";
+import { DeviceClaims } from "../../../daemon/plugins/devices/device-claims.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 
 const one = { network: "blue", containerId: "c1", ifName: "eth0" };

@@ -12,7 +12,7 @@ import {
   pciDeviceInfo,
   readDeviceInfo,
   writeDeviceInfo,
-} from "../../../daemon/plugins/device-info.ts";
+} from "../../../daemon/plugins/devices/device-info.ts";
 import { DecodeError } from "../../../lib/base/decode.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { canonicalMac } from "../../../daemon/plugins/mac.ts";
+import { canonicalMac } from "../../../daemon/plugins/shared/mac.ts";
 import {
   advertisedMac,
   duplicateProbe,
   gratuitousArp,
   macBytes,
   unsolicitedAdvertisement,
-} from "../../../daemon/plugins/packets.ts";
+} from "../../../daemon/plugins/shared/packets.ts";
 
 const mac = Uint8Array.of(2, 0, 0, 0, 0, 5);
 

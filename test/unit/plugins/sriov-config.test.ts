@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { VfBefore } from "../../../daemon/plugins/borrowed-state.ts";
+import type { VfBefore } from "../../../daemon/plugins/devices/borrowed-state.ts";
 import type { PluginCall } from "../../../daemon/plugins/plugin.ts";
-import { decodeSriov, type SriovConfig } from "../../../daemon/plugins/sriov-config.ts";
-import { requireInfiniband, type Vf, vfDifference } from "../../../daemon/plugins/vf.ts";
+import { decodeSriov, type SriovConfig } from "../../../daemon/plugins/sriov/config.ts";
+import { requireInfiniband, type Vf, vfDifference } from "../../../daemon/plugins/sriov/vf.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 
 function decode(config: object, runtimeConfig: object = {}): SriovConfig {
