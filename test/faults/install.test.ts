@@ -3,6 +3,7 @@ import { mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ConfWatch, type Watching } from "../helpers/conf-watch.ts";
 import { reportFigures } from "../helpers/faults-report.ts";
 import { Random } from "../helpers/random.ts";
 import { type InstallEpisode, InstallNode, installEpisodes } from "../helpers/scenario-install.ts";
@@ -16,6 +17,7 @@ const seed = Number(process.env["FAULTS_SEED"] ?? Date.now() % 1_000_000_007);
 const few = 3;
 
 let node: InstallNode;
+let watch: ConfWatch | undefined;
 const renew = async () => {
   node = await InstallNode.start();
 };
@@ -24,6 +26,7 @@ after(async () => {
   await node[Symbol.asyncDispose]();
 });
 afterEach(async (context) => {
+  await unwatch();
   if (!("passed" in context) || context.passed) return;
   await node[Symbol.asyncDispose]();
   await renew();
@@ -33,7 +36,7 @@ for (const episode of installEpisodes) {
   test(`${episode.name}: killed anywhere, podnet is whole or not there (FAULTS_SEED=${seed})`, async () => {
     await begin(episode);
     assert.ok(await node.live(episode), "without a fault it does not end");
-    await node.assertEnd(episode);
+    await end(episode);
     const points = node.scenario.passed;
     assert.ok(points > 4, `${points} points are too few`);
     reportFigures({ "fault points of the installation": points });
@@ -68,7 +71,20 @@ function chosen(random: Random, points: number): boolean {
 async function begin(episode: InstallEpisode, point?: number): Promise<boolean> {
   await node.scenario.daemon.kill();
   node.prepare(episode);
+  if (episode.always === true) watch = await ConfWatch.start(node.watched);
   return await node.scenario.relive(point);
+}
+
+/** At its end: nothing too many or too few, and where a runtime is to find podnet always, it did at every moment since the begin. */
+async function end(episode: InstallEpisode): Promise<void> {
+  await node.assertEnd(episode);
+  assert.deepEqual((await unwatch())?.misses ?? [], []);
+}
+
+async function unwatch(): Promise<Watching | undefined> {
+  const ended = watch;
+  watch = undefined;
+  return await ended?.end();
 }
 
 /** Dies at these points of one life each, and then lives. */
@@ -79,7 +95,7 @@ async function played(episode: InstallEpisode, points: readonly number[]): Promi
     for (const point of others) kills += await outcome(episode, await node.scenario.relive(point));
     await node.scenario.relive();
     assert.ok(await node.live(episode), "a daemon without a fault died");
-    await node.assertEnd(episode);
+    await end(episode);
     const scenarios = { "scenarios with a kill": kills > 0 ? 1 : 0, "kills of the daemon": kills };
     reportFigures({ ...scenarios, "scenarios that left something": 0 });
   } catch (error) {

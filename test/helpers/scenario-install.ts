@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
+import type { Watched } from "./conf-watch.ts";
 import { ScenarioNode } from "./scenario-node.ts";
 
 /** The configuration of a node before podnet: its plugin is the scenario node's own executable. */
@@ -58,6 +59,10 @@ export class InstallNode implements AsyncDisposable {
       await scenario[Symbol.asyncDispose]();
       throw error;
     }
+  }
+
+  get watched(): Watched {
+    return { confDir: this.#conf, confName: ownName, stub: this.#stubPath };
   }
 
   /** Makes podnet's files what they are before an episode. The daemon must not run. */

@@ -147,7 +147,7 @@ test("install: nothing is missing or half for a moment while the daemon is kille
   const agent = await start({}, { "10-theirs.conflist": theirs() });
   await eventually("installed", isInstalled);
   const watched = { confDir: agent.confDir, confName: own, stub: join(bin, "podnet") };
-  const watch = new ConfWatch(watched);
+  const watch = await ConfWatch.start(watched);
   await agent.kill();
   await agent.restart();
   await agent.stop();
@@ -169,9 +169,9 @@ test("install: nothing is missing or half for a moment while the daemon is kille
   ];
   put("10-theirs.conflist", { ...theirs(), plugins: chain });
   await eventually("the new capability", () => textOf(own).includes('"dns": true'));
-  const { misses, looks } = await watch.end();
+  const { misses, looks, events } = await watch.end();
   assert.deepEqual(misses, []);
-  assert.ok(looks > 100, `looked ${looks} times`);
+  assert.ok(looks > 100 && events > 4, `looked ${looks} times, ${events} events`);
 });
 
 test("install: what somebody renames, replaces or removes comes back, is counted, and the stub also while it runs", async () => {
