@@ -1,3 +1,4 @@
+import { errorText } from "../../lib/base/errors.ts";
 import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError } from "../../lib/cni/errors.ts";
 import { findPlugin } from "../../lib/cni/find-plugin.ts";
@@ -27,6 +28,23 @@ export async function requireConflistExecutables(
   cniPath: readonly string[],
 ): Promise<void> {
   for (const type of executablesOf(plugins, conflist)) await findPlugin(type, cniPath);
+}
+
+/** The types of a network whose executables are not there, each with why. */
+export async function missingExecutables(
+  plugins: PluginFinder,
+  conflist: Conflist,
+  cniPath: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const missing = new Map<string, string>();
+  for (const type of executablesOf(plugins, conflist)) {
+    try {
+      await findPlugin(type, cniPath);
+    } catch (error) {
+      missing.set(type, errorText(error));
+    }
+  }
+  return missing;
 }
 
 function executablesOf(plugins: PluginFinder, conflist: Conflist): string[] {

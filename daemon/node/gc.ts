@@ -5,7 +5,9 @@ import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NetworkRequest } from "../../lib/cni/request.ts";
 import type { ValidAttachment } from "../../lib/cni/types.ts";
+import { verbAllowed } from "../../lib/cni/versions.ts";
 import type { NodeContext } from "./context.ts";
+import { missingExecutables } from "./executables.ts";
 import { asFailure } from "./failure.ts";
 import { operationKeys } from "./keys.ts";
 import { NodeLiveness } from "./liveness.ts";
@@ -55,7 +57,7 @@ export async function gc(
   const liveness = await NodeLiveness.look(node, { strict: false, listed });
   faults.push(...(await giveBackForeign(node, { signal, listed, liveness })).faults);
   faults.push(...(await collectNetworks(node, { signal, listed: valid, liveness })));
-  for (const one of liveness.left) node.log.warn(one, "gc leaves what is alive");
+  for (const one of liveness.left) node.log.warn(one, "gc leaves something alone");
   if (faults.length > 0) throw combine(faults);
 }
 
@@ -137,15 +139,35 @@ export async function collectNetworks(
     const { name } = conflist;
     const held = foreign.filter(({ network }) => network === name);
     try {
+      const without = held.length > 0 ? none : await passedOver(node, conflist, liveness);
       await node.collections.collect(name, () => {
         const valid = [...validOf(node, name), ...held, ...listed];
-        return collectGarbage(networkSteps(node, conflist, { signal, liveness }), valid);
+        const steps = networkSteps(node, conflist, { signal, liveness });
+        return collectGarbage(steps, { valid, without });
       });
     } catch (error) {
       faults.push(asFailure(error, `collect network "${name}"`));
     }
   }
   return faults;
+}
+
+const none: ReadonlyMap<string, string> = new Map();
+
+/**
+ * The types of a network that nothing is attached to whose executables this node does not have: it may be for other nodes, and what was never here
+ * has left nothing. Whoever reads of the collection is told.
+ */
+async function passedOver(
+  node: NodeContext,
+  conflist: Conflist,
+  liveness: NodeLiveness,
+): Promise<ReadonlyMap<string, string>> {
+  const { name, cniVersion } = conflist;
+  if (!verbAllowed("GC", cniVersion) || validOf(node, name).length > 0) return none;
+  const missing = await missingExecutables(node.plugins, conflist, node.config.cniBinDir);
+  for (const why of missing.values()) liveness.leave(`unused network "${name}"`, why);
+  return missing;
 }
 
 /** The networks of all records and those that the source knows, each once; `faults` gets what the source could not tell. */

@@ -36,16 +36,29 @@ export function networkSteps(
   });
 }
 
+export interface GarbageOptions {
+  /** What is attached. */
+  readonly valid: readonly ValidAttachment[];
+  /** Types that are not called. */
+  readonly without?: Pick<ReadonlySet<string>, "has">;
+}
+
 /** Runs GC of each plugin and its IPAM; goes on after a failure and throws the first at the end. */
 export async function collectGarbage(
   steps: readonly NetworkStep[],
-  valid: readonly ValidAttachment[],
+  { valid, without = new Set() }: GarbageOptions,
 ): Promise<void> {
   const faults: unknown[] = [];
   for (const { plugin, ipam, call } of steps) {
-    for (const part of [plugin, ipam]) {
+    const { type, ipam: ipamConfig } = call.config;
+    const parts = [
+      { type, part: plugin },
+      { type: ipamConfig?.type ?? "", part: ipam },
+    ];
+    for (const one of parts) {
+      if (without.has(one.type)) continue;
       try {
-        await part?.gc?.(call, valid);
+        await one.part?.gc?.(call, valid);
       } catch (error) {
         faults.push(error);
       }

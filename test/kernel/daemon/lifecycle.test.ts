@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, readdirSync, readlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -118,7 +127,6 @@ test("a DEL that can't be finished is an error, is shown as pending, and is fini
   );
   await node.daemon.kill();
   await node.daemon.restart();
-  const { rmSync } = process.getBuiltinModule("node:fs");
   rmSync(join(bin, "stuck"));
   await eventually("the daemon's own retry", () => !node.records().includes("stuck@eth0.json"));
 });
@@ -215,6 +223,28 @@ test("podnetctl gc leaves the address of a pod that is older than podnet, by wha
   pod.place.run("ip", "link", "del", "eth0");
   collected();
   assert.deepEqual(lone(), []);
+});
+
+test("GC passes over what is not installed of a network that nothing is attached to, and says so; one that is in use fails", async () => {
+  const garbage = join(loneAddresses, "elsewhere", "10.31.0.9");
+  mkdirSync(join(loneAddresses, "elsewhere"));
+  writeFileSync(garbage, "dead-container\r\neth0");
+  const ranges = [[{ subnet: "10.31.0.0/24" }]];
+  const ipam = { type: "host-local", dataDir: loneAddresses, ranges };
+  node.daemon.writeNetwork("elsewhere", podNetwork("elsewhere", { type: "not-here", ipam }));
+  assert.match(collected(), /^left unused network "elsewhere": find plugin "not-here": no exec/m);
+  assert.equal(existsSync(garbage), false, "its address plugin is here, and is called");
+  const pod = node.sandbox("user");
+  await node.must("ADD", pod, { networks: ["stubborn"] });
+  renameSync(join(bin, "stubborn"), join(bin, "away"));
+  const valid = { "cni.dev/valid-attachments": [{ containerID: "user", ifname: "eth0" }] };
+  const { status, json } = await node.run("GC", pod, { config: valid });
+  renameSync(join(bin, "away"), join(bin, "stubborn"));
+  assert.equal(status, 1);
+  assert.match(json.msg, /^collect network "stubborn": .*find plugin "stubborn": no executable/);
+  await node.must("GC", pod, { config: valid });
+  await node.must("DEL", pod);
+  rmSync(join(node.daemon.networksDir, "elsewhere.yaml"));
 });
 
 test("STATUS does not ask secondary networks, and says what is missing of the default one", async () => {
