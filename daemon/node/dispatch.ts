@@ -19,6 +19,7 @@ import type { Installer } from "./install/install.ts";
 import { operationKeys } from "./keys.ts";
 import type { Metrics } from "./metrics.ts";
 import { podOf, podText } from "./pods.ts";
+import { cniPathOf } from "./record-head.ts";
 import type { Answer, Request } from "./server.ts";
 import { status } from "./status.ts";
 
@@ -106,7 +107,7 @@ async function limited(to: Dispatch, cni: CniRequest, gone: AbortSignal): Promis
     case "VERSION":
       return JSON.stringify({ cniVersion: cni.cniVersion, supportedVersions: cniVersions });
     case "STATUS":
-      await status(to.node, signal);
+      await status(to.node, signal, cniPathOf(to.node.config, cni));
       return "";
     case "GC":
       await gc(to.node, cni, signal);

@@ -11,19 +11,24 @@ export interface NetworkStep {
   readonly call: NetworkCall;
 }
 
+export interface StepOptions {
+  readonly signal: AbortSignal;
+  readonly liveness?: Liveness;
+  /** Where executables are looked for; without it in the daemon's own folders. */
+  readonly cniPath?: readonly string[];
+}
+
 /** The plugins of a network's chain, for calls that concern no attachment (STATUS, GC). */
 export function networkSteps(
   node: NodeContext,
   conflist: Conflist,
-  { signal, liveness }: { readonly signal: AbortSignal; readonly liveness?: Liveness },
+  { signal, liveness, cniPath = node.config.cniBinDir }: StepOptions,
 ): NetworkStep[] {
-  const { cniBinDir } = node.config;
   return conflist.plugins.map((config) => {
     const type = config.ipam?.type;
     return {
-      plugin: node.plugins.plugin(config.type, cniBinDir).plugin,
-      ipam:
-        type === undefined || type === "" ? undefined : node.plugins.ipam(type, cniBinDir).plugin,
+      plugin: node.plugins.plugin(config.type, cniPath).plugin,
+      ipam: type === undefined || type === "" ? undefined : node.plugins.ipam(type, cniPath).plugin,
       call: {
         network: conflist.name,
         config: { ...config, cniVersion: conflist.cniVersion, name: conflist.name },

@@ -3,6 +3,7 @@ import { deadline } from "../../lib/base/deadlines.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
 import { CniError, cniCode } from "../../lib/cni/errors.ts";
 import type { NodeContext } from "./context.ts";
+import { requireConflistExecutables } from "./executables.ts";
 import { networkSteps } from "./network-calls.ts";
 import { defaultConflist } from "./resolve.ts";
 
@@ -10,10 +11,15 @@ import { defaultConflist } from "./resolve.ts";
 const longest = 900;
 
 /**
- * STATUS: this daemon is there (it answers), and the default network could attach now. Secondary networks are not asked, so that
- * a broken one can't make the node NotReady. Rejects with code 50, or what the default network's own plugin says.
+ * STATUS: this daemon is there (it answers), and the default network could attach now: its executables are in `cniPath`, and its plugins' STATUS succeeds
+ * (those of a version without it have nothing more to say). Secondary networks are not asked, so that a broken one can't make the node
+ * NotReady. Rejects with code 50, or what the default network's own plugin says.
  */
-export async function status(node: NodeContext, signal: AbortSignal): Promise<void> {
+export async function status(
+  node: NodeContext,
+  signal: AbortSignal,
+  cniPath: readonly string[] = node.config.cniBinDir,
+): Promise<void> {
   const conflist = await ownDefault(node);
   if (conflist === undefined) {
     if (!node.config.requireDefaultPodNetwork) return;
@@ -22,8 +28,9 @@ export async function status(node: NodeContext, signal: AbortSignal): Promise<vo
       'default network: PodNetwork "default" not found, create it or set requireDefaultPodNetwork: false',
     );
   }
+  await requireDefaultExecutables(node, conflist, cniPath);
   using limit = deadline(longest, `status of network "${conflist.name}"`, [signal]);
-  for (const { plugin, ipam, call } of networkSteps(node, conflist, { signal: limit })) {
+  for (const { plugin, ipam, call } of networkSteps(node, conflist, { signal: limit, cniPath })) {
     try {
       await plugin.status?.(call);
       await ipam?.status?.(call);
@@ -32,6 +39,20 @@ export async function status(node: NodeContext, signal: AbortSignal): Promise<vo
       const text = error instanceof Error ? error.message : String(error);
       throw new CniError(cniCode.pluginNotAvailable, `default network: ${text}`, { cause: error });
     }
+  }
+}
+
+/** At a boot they come late, with the agent of the default network. */
+async function requireDefaultExecutables(
+  node: NodeContext,
+  conflist: Conflist,
+  cniPath: readonly string[],
+): Promise<void> {
+  try {
+    await requireConflistExecutables(node.plugins, conflist, cniPath);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    throw new CniError(error.code, `default network: ${error.message}`, { cause: error });
   }
 }
 

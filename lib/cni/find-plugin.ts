@@ -5,7 +5,7 @@ import { isPluginType } from "./names.ts";
 
 /**
  * Finds the executable of a plugin type: the first regular file of that name in the directories of CNI_PATH that may be
- * executed. Throws a CniError: code 7 when the type is a path, 107 when there is no such executable.
+ * executed. Throws a CniError: code 7 when the type is a path, 50 when there is no such executable (yet).
  */
 export async function findPlugin(type: string, cniPath: readonly string[]): Promise<string> {
   if (!isPluginType(type)) {
@@ -18,7 +18,7 @@ export async function findPlugin(type: string, cniPath: readonly string[]): Prom
   }
   const where = cniPath.length === 0 ? "CNI_PATH is empty" : `no executable in ${quoted(cniPath)}`;
   const message = `find plugin "${type}": ${where}: install it there or correct the type or CNI_PATH`;
-  throw new CniError(cniCode.delegateFailed, message);
+  throw new CniError(cniCode.pluginNotAvailable, message);
 }
 
 async function isExecutable(path: string): Promise<boolean> {

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../../lib/base/errors.ts";
 import type { Conflist } from "../../../lib/cni/conflist.ts";
 import type { NodeContext } from "../context.ts";
-import { requireConflistExecutables } from "../executables.ts";
 import { defaultConflist } from "../resolve.ts";
 import { status } from "../status.ts";
 import { type InstallEvent, Installer } from "./install.ts";
@@ -42,15 +41,10 @@ async function knownDefault(node: NodeContext): Promise<Conflist | undefined> {
   return await Promise.race([defaultConflist(node.networks).catch(() => undefined), late]);
 }
 
-/**
- * Its executables are there, and its plugins' STATUS succeeds (those of a version without it have nothing more to say).
- */
+/** What STATUS says. */
 async function unreadyDefault(node: NodeContext): Promise<string | undefined> {
   try {
     await status(node, AbortSignal.timeout(5_000));
-    const conflist = await knownDefault(node);
-    if (conflist !== undefined)
-      await requireConflistExecutables(node.plugins, conflist, node.config.cniBinDir);
     return undefined;
   } catch (error) {
     return errorText(error);

@@ -115,7 +115,7 @@ test("invoke: calls without an attachment set no variables of one", async () => 
 
 test("invoke: a missing plugin is named with the directories", async () => {
   const error = await failure(invoke("absent"));
-  assert.equal(error.code, 107);
+  assert.equal(error.code, 50);
   assert.match(error.message, /plugin "absent".*none", ".*fixtures\/plugins"/);
 });
 
