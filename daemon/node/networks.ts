@@ -29,6 +29,8 @@ export interface NetworkSource {
   /** The node's own network configuration of that name. */
   conflist(name: string): Promise<Conflist | undefined>;
   list(): Promise<readonly KnownNetwork[]>;
+  /** Networks beside those of `list`, for who examines a node: a cluster's NetworkAttachmentDefinitions that can be decoded, which tenants write. */
+  extra?(): Promise<readonly NetworkRef[]>;
   /** What can't be read and does not even say which network it is: `"file.yaml" line 3: ...`. Absent where there are no files. */
   unreadable?(): Promise<readonly string[]>;
   /** The ranges of addresses that the cluster has set apart for this node's pods; absent where there is no cluster. */

@@ -104,7 +104,8 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
   });
   const rows = attachments.map(async (attachment, place): Promise<PreviewRow> => {
     const { network, ifName, default: isDefault, conflist, resourceName } = attachment;
-    const { plugins } = decodeConflist(conflist);
+    const list = decodeConflist(conflist);
+    const { plugins } = list;
     return {
       network,
       interface: ifName,
@@ -116,7 +117,11 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
         ...ownedRoute("IPv6", defaultRoute.v6, place),
       ],
       ...(resourceName === undefined ? {} : { resource: resourceName }),
-      faults: await configurationFaults(node, attachment),
+      faults: await configurationFaults(node, {
+        network,
+        conflist: list,
+        ...(resourceName === undefined ? {} : { resourceName }),
+      }),
     };
   });
   return [...(await Promise.all(rows)), ...leftAlone.map(leftRow)];

@@ -5,14 +5,15 @@ import type { KubeNode } from "../kube/node.ts";
 import { multusContainers } from "../multus/cache-inherit.ts";
 import { knownConflists } from "../resolve.ts";
 import { clusterFindings } from "./cluster.ts";
-import { error, type Finding, ok, orFine, warn } from "./finding.ts";
+import { type Finding, ok, orFine, warn } from "./finding.ts";
 import { kernelFindings } from "./kernel.ts";
 import { findLeaks, type Leak, type LeakParts } from "./leaks.ts";
+import { type NetworkParts, networkFindings } from "./networks.ts";
 import { pendingFindings, unreadableFindings } from "./pending.ts";
 import { interfaceFindings, podFindings } from "./pods.ts";
 
 /** What a node is examined with: a daemon's own, or what can be had without one. */
-export interface DoctorParts extends LeakParts {
+export interface DoctorParts extends LeakParts, NetworkParts {
   readonly kube?: KubeNode;
 }
 
@@ -77,22 +78,4 @@ async function foreignFindings({ config }: DoctorParts): Promise<Finding[]> {
   if (length === 0) return [];
   const text = `${length} sandbox${length === 1 ? "" : "es"} of a previous Multus in "${config.multusCacheDir}"`;
   return [ok("multus", `${text}: given back by their DEL`)];
-}
-
-async function networkFindings({ networks }: DoctorParts): Promise<Finding[]> {
-  const known = await networks.list();
-  const findings = known
-    .filter(({ fault }) => fault !== undefined)
-    .map(({ fault, ref }) =>
-      error(
-        "networks",
-        `"${ref.name}" can't be used: ${fault}`,
-        "correct it: pods that ask for it fail",
-      ),
-    );
-  for (const fault of (await networks.unreadable?.()) ?? []) {
-    findings.push(error("networks", fault, "correct it: its networks are not known"));
-  }
-  const number = known.length;
-  return orFine(findings, ok("networks", `${number} known, all can be used`));
 }

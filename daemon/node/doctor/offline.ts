@@ -7,6 +7,7 @@ import { openLog } from "../../../lib/base/log.ts";
 import { Rtnetlink } from "../../../lib/netlink/rtnetlink.ts";
 import type { DaemonConfig } from "../config.ts";
 import { DirectoryNetworks } from "../networks.ts";
+import { findPlugins } from "../plugin-finder.ts";
 import { type SandboxRecord, sandboxRecord } from "../record.ts";
 import { type Examination, examine } from "./doctor.ts";
 import type { LeakParts } from "./leaks.ts";
@@ -43,7 +44,9 @@ function namesIn(dir: string): string[] {
 /** As the daemon examines a node, without one: what the cluster knows is not asked. Run it in the node's own network namespace. */
 export async function examineOffline(config: DaemonConfig): Promise<Examination> {
   using host = Rtnetlink.open();
-  using networks = new DirectoryNetworks(config, openLog("silent"));
+  const log = openLog("silent");
+  using networks = new DirectoryNetworks(config, log);
   const store = readRecords(config.stateDir);
-  return await examine({ config, store, host, networks, bootId: readBootId() });
+  const plugins = findPlugins({ helper: undefined, cgroups: undefined, log });
+  return await examine({ config, store, host, networks, plugins, bootId: readBootId() });
 }

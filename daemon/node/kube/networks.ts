@@ -73,6 +73,10 @@ export class KubeNetworks implements NetworkSource, AsyncDisposable {
     }));
   }
 
+  async extra(): Promise<readonly NetworkRef[]> {
+    return this.nads.reflector.entries().map(({ key }) => ({ kind: "nad", ...key }));
+  }
+
   async podCidrs(): Promise<readonly string[]> {
     return await this.#node.podCidrs();
   }

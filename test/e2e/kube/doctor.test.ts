@@ -77,6 +77,21 @@ test("a pod that runs without what it asked for, and one that asked for more aft
   }
 });
 
+test("a NetworkAttachmentDefinition that would fail here is a warning", async () => {
+  cluster.api.apply(cluster.nad("app/untagged", { name: "untagged", type: "vlan" }));
+  const [found] = await cluster.eventually(async () => {
+    const all = wrong(await doctor());
+    return all.length > 0 ? all : undefined;
+  }, "the warning");
+  assert.deepEqual([found?.level, found?.check], ["warn", "networks"]);
+  assert.match(found?.text ?? "", /"app\/untagged": plugins\[0\]\.master: missing/);
+  cluster.api.must("delete", "net-attach-def", "-n", "app", "untagged");
+  await cluster.eventually(
+    async () => (wrong(await doctor()).length === 0 ? true : undefined),
+    "nothing to find",
+  );
+});
+
 test("explain: annotations as the API has them, the namespace's default, and the events", async () => {
   const pod = cluster.pod("told", { [own]: '[{"name":"nowhere"}]' });
   assert.equal((await cluster.run("ADD", pod)).status, 1);

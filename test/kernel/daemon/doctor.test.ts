@@ -270,6 +270,19 @@ test("a network whose manifest is wrong, and one whose driver the kernel lacks",
   rmSync(join(node.daemon.networksDir, "tagged.yaml"));
 });
 
+test("a network that would fail here by its configuration is one warning, with and without the daemon", async () => {
+  node.daemon.writeNetwork("absent", podNetwork("absent", { type: "not-here", mtu: 9000 }));
+  const told = /^PodNetwork "absent": find plugin "not-here": no executable in /;
+  assert.equal(assertFound(await doctor(), "networks", told).level, "warn");
+  const { stdout } = await podnetctl(node.place, ["--socket", node.daemon.socket, "doctor"]);
+  assert.match(stdout, /^warn {2}networks {4}PodNetwork "absent": .*: correct it: pods that ask/m);
+  await node.daemon.stop();
+  const { findings } = await doctor(...offline());
+  assert.ok(findings.some(({ level, text }) => level === "warn" && told.test(text)));
+  await node.daemon.restart();
+  rmSync(join(node.daemon.networksDir, "absent.yaml"));
+});
+
 test("records and files of Multus that can't be read", async () => {
   await node.daemon.stop();
   writeFileSync(join(node.daemon.stateDir, "records", "x@eth0.json"), "nonsense\n");
