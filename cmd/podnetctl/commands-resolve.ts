@@ -3,7 +3,7 @@ import { type Command, Option } from "commander";
 import { z } from "zod";
 import { parseYaml } from "../../daemon/node/yaml-text.ts";
 import { decode } from "../../lib/base/decode.ts";
-import { errorText } from "../../lib/base/errors.ts";
+import { fileFault } from "../../lib/base/errors.ts";
 import { withClient } from "./session.ts";
 import { formatTable } from "./table.ts";
 
@@ -82,7 +82,7 @@ function readText(file: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (error) {
-    throw new Error(`read "${file}": ${errorText(error)}`, { cause: error });
+    throw new Error(`read "${file}": ${fileFault(error)}`, { cause: error });
   }
 }
 

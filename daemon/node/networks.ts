@@ -2,7 +2,7 @@ import { type FSWatcher, readdirSync, watch } from "node:fs";
 import { extname, join } from "node:path";
 import type { Nad, PodNetwork, PodNetworkAttachment } from "../../lib/api/objects.ts";
 import { type NetworkRef, refName } from "../../lib/api/selection.ts";
-import { errorCode, errorText } from "../../lib/base/errors.ts";
+import { errorCode, errorText, fileFault } from "../../lib/base/errors.ts";
 import type { Log } from "../../lib/base/log.ts";
 import { findConflist } from "../../lib/cni/conf-dir.ts";
 import type { Conflist } from "../../lib/cni/conflist.ts";
@@ -199,7 +199,7 @@ export class DirectoryNetworks implements NetworkSource, Disposable {
 
 /** Not to know is not the same as to have none: the ADD is to be tried again. */
 function unreadable(dir: string, cause: unknown): CniError {
-  const message = `read networks of "${dir}": ${errorText(cause)}`;
+  const message = `read networks of "${dir}": ${fileFault(cause)}`;
   return new CniError(cniCode.tryAgainLater, message, { cause });
 }
 

@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, extname, join } from "node:path";
-import { errorCode, errorText } from "../base/errors.ts";
+import { errorCode, errorText, fileFault } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import {
   type Conflist,
@@ -101,5 +101,5 @@ function inFile(path: string, cause: unknown): CniError {
   const known = cause instanceof CniError;
   const details = known && cause.details !== undefined ? { details: cause.details } : {};
   const code = known ? cause.code : cniCode.ioFailure;
-  return new CniError(code, `read "${path}": ${errorText(cause)}`, { cause, ...details });
+  return new CniError(code, `read "${path}": ${fileFault(cause)}`, { cause, ...details });
 }

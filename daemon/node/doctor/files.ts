@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { accessSync, constants, readFileSync, statfsSync, statSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { extname, join } from "node:path";
-import { errorCode, errorText } from "../../../lib/base/errors.ts";
+import { errorCode, errorText, fileFault } from "../../../lib/base/errors.ts";
 import { readConflist } from "../../../lib/cni/conf-dir.ts";
 import { type ConfEntry, conflistFindings } from "./conflist.ts";
 import { error, type Finding, ok, warn } from "./finding.ts";
@@ -16,7 +16,7 @@ export async function confDirFindings(dir: string, socket: string): Promise<Find
     names = (await readdir(dir)).filter((name) => extensions.includes(extname(name))).sort();
   } catch (cause) {
     const todo = "give its path with --cni-conf-dir";
-    return [error("conflist", `"${dir}" can't be read: ${errorText(cause)}`, todo)];
+    return [error("conflist", `"${dir}" can't be read: ${fileFault(cause)}`, todo)];
   }
   const entries: ConfEntry[] = [];
   for (const file of names) {

@@ -20,7 +20,7 @@ function run(...args: string[]): { readonly status: number | null; readonly stde
 const cases: readonly (readonly [string[], number, RegExp])[] = [
   [["--timeout", "abc", "ls"], 2, /^podnetctl: --timeout "abc": must be a number of seconds/],
   [["--socket", "/nowhere/s", "ls"], 1, /^podnetctl: reach podnetd at "\/nowhere\/s": no such/],
-  [["resolve", "-f", "/nowhere"], 1, /^podnetctl: read "\/nowhere": ENOENT/],
+  [["resolve", "-f", "/nowhere"], 1, /^podnetctl: read "\/nowhere": no such file or directory$/],
   [["resolve", "-f", "broken.yaml"], 1, /^podnetctl: read "broken.yaml": line 1: Nested mappings/],
   [["resolve", "-f", "other.yaml"], 1, /^podnetctl: decode "other.yaml": kind: must be Pod; meta/],
   [["resolve", "-f", "two.yaml"], 1, /^podnetctl: read "two.yaml": has 2 objects: must have one/],
