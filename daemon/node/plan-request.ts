@@ -1,7 +1,8 @@
 import { podAnnotationsCapability } from "../../lib/api/names.ts";
 import { isJsonObject, type JsonObject } from "../../lib/base/json.ts";
-import { decodeConflist } from "../../lib/cni/conflist.ts";
+import { type Conflist, decodeConflist } from "../../lib/cni/conflist.ts";
 import type { Access } from "./access.ts";
+import { bringsDefaultRoute } from "./brought-routes.ts";
 import type { NodeContext } from "./context.ts";
 import { type DefaultRouteOwner, type LeftAlone, type Plan, planAttachments } from "./plan.ts";
 import { podOf } from "./pods.ts";
@@ -85,7 +86,7 @@ export interface PreviewRow {
   readonly default: boolean;
   readonly plugins: readonly string[];
   readonly ipam: readonly string[];
-  /** Families whose default route it would own; `if it brings one` where nobody asked. */
+  /** Families whose default route it would own: as it was asked to, else as the first whose configuration brings one. */
   readonly defaultRoute: readonly string[];
   /** The resource whose next device of the pod it would get. */
   readonly resource?: string;
@@ -102,6 +103,9 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
     args: new Map([["K8S_POD_NAMESPACE", wish.namespace]]),
     ifName: wish.ifName,
   });
+  const lists = attachments.map(({ conflist }) => decodeConflist(conflist));
+  const owner4 = owned(defaultRoute.v4, lists, 4);
+  const owner6 = owned(defaultRoute.v6, lists, 6);
   const rows = attachments.map(async (attachment, place): Promise<PreviewRow> => {
     const { network, ifName, default: isDefault, conflist, resourceName } = attachment;
     const list = decodeConflist(conflist);
@@ -112,10 +116,7 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
       default: isDefault,
       plugins: plugins.map(({ type }) => type),
       ipam: plugins.flatMap(({ ipam }) => ipam?.type ?? []),
-      defaultRoute: [
-        ...ownedRoute("IPv4", defaultRoute.v4, place),
-        ...ownedRoute("IPv6", defaultRoute.v6, place),
-      ],
+      defaultRoute: [...ownedRoute("IPv4", owner4, place), ...ownedRoute("IPv6", owner6, place)],
       ...(resourceName === undefined ? {} : { resource: resourceName }),
       faults: await configurationFaults(node, {
         network,
@@ -130,6 +131,16 @@ export async function previewPlan(node: NodeContext, wish: Wish): Promise<Previe
 function leftRow({ network, provider, ifName }: LeftAlone): PreviewRow {
   const none = { plugins: [], ipam: [], defaultRoute: [], faults: [] };
   return { network, interface: ifName, default: false, ...none, provider };
+}
+
+/** Where nobody asked, the first attachment that brings one keeps it. */
+function owned(
+  owner: DefaultRouteOwner,
+  lists: readonly Conflist[],
+  family: 4 | 6,
+): DefaultRouteOwner {
+  if (owner.attachment !== undefined) return owner;
+  return { ...owner, attachment: lists.findIndex((list) => bringsDefaultRoute(list, family)) };
 }
 
 function ownedRoute(family: string, owner: DefaultRouteOwner, place: number): string[] {

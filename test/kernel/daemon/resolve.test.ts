@@ -31,7 +31,15 @@ test("podnetctl resolve: shows what a pod would get, and what in a network's con
   };
   const good = await resolve("sound");
   assert.deepEqual([good.status, good.stderr], [0, ""]);
-  assert.match(good.stdout, /sound +net1 +bridge/);
+  const [head = "", ...rows] = good.stdout.trimEnd().split("\n");
+  assert.match(head, /^NETWORK +INTERFACE +PLUGINS +IPAM +DEFAULT ROUTE +RUNTIME SEES$/);
+  assert.deepEqual(
+    rows.map((row) => row.split(/ {2,}/)),
+    [
+      ["default", "eth0", "bridge", "host-local", "IPv4", "yes"],
+      ["sound", "net1", "bridge", "-", "-", "no"],
+    ],
+  );
   const bad = await resolve("odd", "unicorn");
   assert.equal(bad.status, 1);
   assert.match(bad.stdout, /odd +net1 +bridge/);
