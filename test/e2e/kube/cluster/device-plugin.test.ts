@@ -92,3 +92,13 @@ test("a pod that did not request the resource gets no device: an event says what
   );
   await cluster.pods.delete("default/greedy");
 });
+
+test("a network of type tap works from the DaemonSet's pod: it has the node's /dev/net/tun", async () => {
+  const addresses = { type: "host-local", ranges: [[{ subnet: "10.63.0.0/16" }]] };
+  cluster.api.apply(podNetwork("taps", { type: "tap", ipam: addresses }));
+  const selection = '[{"name":"default"},{"name":"taps","interfaceName":"tap0"}]';
+  await cluster.pods.run({ name: "virtual", annotations: { [own]: selection } });
+  const tap = cluster.pods.interfaces("default/virtual").find(({ name }) => name === "tap0");
+  assert.match(tap?.ips.join(" ") ?? "none", /^10\.63\./);
+  await cluster.pods.delete("default/virtual");
+});
