@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { before, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { KubeObject } from "../../../helpers/whole-cluster-object.ts";
-import { nothingLeft } from "./leftovers.ts";
+import { leftovers, nothingLeft } from "./leftovers.ts";
 import { own, type Whole } from "./networks.ts";
 
 /** A full run is 300; PODNET_CHURN_PODS says another number. */
@@ -77,8 +77,18 @@ class Churn {
   }
 }
 
-async function churn(whole: Whole, prefix: string, disturb: () => Promise<void>): Promise<void> {
+/** What a pod that is older than podnet has, where the tests of the churn run alone. */
+let others: readonly string[] = [];
+
+interface ChurnOptions {
+  readonly context: TestContext;
+  readonly prefix: string;
+  readonly disturb: () => Promise<void>;
+}
+
+async function churn(whole: Whole, { context, prefix, disturb }: ChurnOptions): Promise<void> {
   const { cluster, podnet } = whole;
+  const started = performance.now();
   const pods = new Churn(whole, prefix);
   const stop = new AbortController();
   const limit = AbortSignal.timeout(300_000 + count * 4_000);
@@ -103,39 +113,51 @@ async function churn(whole: Whole, prefix: string, disturb: () => Promise<void>)
     [],
     "pods whose first process found other interfaces than were asked for",
   );
+  const seconds = (performance.now() - started) / 1000;
+  const rate = (count / seconds).toFixed(2);
+  context.diagnostic(
+    `${count} pods in ${Math.round(seconds)} s, ${rate} a second; ${short.length} fell short`,
+  );
   // What the kubelet still has to take down is not the next one's load.
-  await nothingLeft(cluster);
+  await nothingLeft(cluster, others);
 }
 
 export function churnTests(whole: () => Whole): void {
   describe(`${count} pods come and go at ${perSecond} a second`, () => {
-    test("while the DaemonSet is restarted: none starts without its interfaces", async () => {
+    before(() => {
+      others = leftovers(whole().cluster);
+    });
+
+    test("while the DaemonSet is restarted: none starts without its interfaces", async (context) => {
       const { podnet } = whole();
-      await churn(whole(), "restart", async () => {
+      const disturb = async () => {
         podnet.restart();
         await podnet.ready();
-      });
+      };
+      await churn(whole(), { context, prefix: "restart", disturb });
     });
 
-    test("while podnetd is killed, twice", async () => {
+    test("while podnetd is killed, twice", async (context) => {
       const { podnet } = whole();
-      await churn(whole(), "kill", async () => {
+      const disturb = async () => {
         await podnet.kill();
         await podnet.kill();
-      });
+      };
+      await churn(whole(), { context, prefix: "kill", disturb });
     });
 
-    test("while another build takes its place", async () => {
+    test("while another build takes its place", async (context) => {
       const { podnet } = whole();
-      await churn(whole(), "upgrade", async () => {
+      const disturb = async () => {
         podnet.upgrade("next");
         await podnet.ready();
-      });
+      };
+      await churn(whole(), { context, prefix: "upgrade", disturb });
     });
 
     test("afterwards none is stuck, and nothing of theirs is left", async () => {
       const { cluster, podnet } = whole();
-      await nothingLeft(cluster);
+      await nothingLeft(cluster, others);
       assert.equal(podnet.podnetctl("ls", "-o", "json").trim(), "[]");
       await cluster.eventually(
         "the pods gone",

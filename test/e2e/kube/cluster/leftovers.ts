@@ -35,13 +35,16 @@ export function leftovers(cluster: WholeCluster): string[] {
   ];
 }
 
-/** Waits until nothing is left: the kubelet takes pods down after they are gone from the API. */
-export async function nothingLeft(cluster: WholeCluster): Promise<void> {
+/** Waits until nothing is left, `except` what is somebody else's: the kubelet takes pods down after they are gone from the API. */
+export async function nothingLeft(
+  cluster: WholeCluster,
+  except: readonly string[] = [],
+): Promise<void> {
   let last: string[] = [];
   await cluster.eventually(
     "nothing left on the node",
     () => {
-      last = leftovers(cluster);
+      last = leftovers(cluster).filter((one) => !except.includes(one));
       return last.length === 0 ? true : undefined;
     },
     { seconds: 240, about: () => `${last.join("\n")}\n${cluster.logs()}` },
