@@ -34,10 +34,13 @@ export type Claimant = Pick<DeviceClaim, "network" | "containerId" | "ifName">;
 
 /**
  * The devices of the node that attachments have borrowed, a file each, so that the answer to "who has it" is exact while several operations
- * run and survives the daemon. The folder is below /run: a reboot gives every device back, and takes the claims with it.
+ * run and survives the daemon. The folder is below /run: a reboot gives every device back, and takes the claims with it. What this process knows of claims of
+ * attachments that it serves outlives their files: a file that somebody removed is written again as soon as it is looked for.
  */
 export class DeviceClaims {
   readonly #dir: string;
+  /** Taken or found held by this process, and not released. A file that says otherwise is right; a file that is missing was lost. */
+  readonly #known = new Map<string, DeviceClaim>();
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -48,25 +51,29 @@ export class DeviceClaims {
    * giving it back just now.
    */
   take(key: string, device: string, by: Claimant): void {
-    ensureDir(this.#dir, 0o700);
     const claim: DeviceClaim = { key, device, ...pick(by), returning: false };
-    // Nobody ever reads half a claim.
-    const path = this.#path(key);
-    if (!createFile(path, this.#temporary(key, by), JSON.stringify(claim)))
-      this.#requireOwn(key, by);
+    const isNew = this.read(key) === undefined && this.#create(claim);
+    if (isNew) this.#known.set(key, claim);
+    else this.#requireOwn(key, by);
   }
 
   /** Marks the attachment's claim as on its way back. Nothing happens when the claim is another's or gone. */
   returning(key: string, by: Claimant): void {
     const claim = this.read(key);
     if (claim === undefined || !sameClaimant(claim, by)) return;
-    replaceFile(this.#path(key), JSON.stringify({ ...claim, returning: true }));
+    const marked = { ...claim, returning: true };
+    ensureDir(this.#dir, 0o700);
+    replaceFile(this.#path(key), JSON.stringify(marked));
+    this.#known.set(key, marked);
   }
 
   /** Ends the attachment's claim. Idempotent; another's claim stays. */
   release(key: string, by: Claimant): void {
     const claim = this.read(key);
-    if (claim !== undefined && sameClaimant(claim, by)) removeFile(this.#path(key));
+    if (claim !== undefined && sameClaimant(claim, by)) {
+      removeFile(this.#path(key));
+      this.#known.delete(key);
+    }
     removeFile(this.#temporary(key, by));
     try {
       rmdirSync(this.#dir);
@@ -75,14 +82,26 @@ export class DeviceClaims {
     }
   }
 
-  /** Whether the attachment has the device. */
+  /** Whether the attachment, one that this process serves, has the device. From then on the claim outlives its file. */
   isHeldBy(key: string, by: Claimant): boolean {
     const claim = this.read(key);
-    return claim !== undefined && sameClaimant(claim, by);
+    if (claim === undefined || !sameClaimant(claim, by)) return false;
+    this.#known.set(key, claim);
+    return true;
   }
 
   /** The claim on a device; undefined when nobody has it. */
   read(key: string): DeviceClaim | undefined {
+    const claim = this.#readFile(key);
+    const known = this.#known.get(key);
+    if (known === undefined) return claim;
+    if (claim === undefined) return this.#restore(known);
+    // Another process ended it, and the device went to somebody else.
+    if (!sameClaimant(claim, known)) this.#known.delete(key);
+    return claim;
+  }
+
+  #readFile(key: string): DeviceClaim | undefined {
     let text: string;
     try {
       text = readPlainFile(this.#path(key), longestClaim);
@@ -100,9 +119,25 @@ export class DeviceClaims {
 
   /** All claims. */
   list(): readonly DeviceClaim[] {
-    return this.#files().flatMap(
-      (file) => this.read(decodeURIComponent(file.slice(0, -".json".length))) ?? [],
-    );
+    const keys = this.#files().map((file) => decodeURIComponent(file.slice(0, -".json".length)));
+    return [...new Set([...keys, ...this.#known.keys()])].flatMap((key) => this.read(key) ?? []);
+  }
+
+  /** Writes a lost claim again. Who can't be helped to the file (a full disk) gets the answer all the same, and the next one who asks tries again. */
+  #restore(claim: DeviceClaim): DeviceClaim {
+    try {
+      this.#create(claim);
+    } catch {
+      // As above.
+    }
+    return claim;
+  }
+
+  /** Nobody ever reads half a claim. false: there is one. */
+  #create(claim: DeviceClaim): boolean {
+    ensureDir(this.#dir, 0o700);
+    const path = this.#path(claim.key);
+    return createFile(path, this.#temporary(claim.key, claim), JSON.stringify(claim));
   }
 
   #files(): readonly string[] {
@@ -124,8 +159,9 @@ export class DeviceClaims {
 
   #requireOwn(key: string, by: Claimant): void {
     const claim = this.read(key);
-    if (claim !== undefined && sameClaimant(claim, by) && !claim.returning) return;
-    throw heldError(key, by, claim);
+    if (claim === undefined || !sameClaimant(claim, by) || claim.returning)
+      throw heldError(key, by, claim);
+    this.#known.set(key, claim);
   }
 }
 

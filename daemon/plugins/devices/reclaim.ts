@@ -9,8 +9,9 @@ import { type Claimant, claimsOfNode } from "./device-claims.ts";
 export function reclaimDevice(state: JsonObject, by: Claimant): boolean {
   const borrowed = borrowedIn(state);
   const claims = claimsOfNode();
-  if (borrowed === undefined || borrowed.returned || claims.read(borrowed.key) !== undefined)
-    return false;
+  if (borrowed === undefined || borrowed.returned) return false;
+  // Held: from here on this process makes up for the file when it is lost.
+  if (claims.isHeldBy(borrowed.key, by) || claims.read(borrowed.key) !== undefined) return false;
   claims.take(borrowed.key, borrowed.before?.name ?? borrowed.key, by);
   return true;
 }

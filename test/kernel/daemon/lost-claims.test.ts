@@ -70,3 +70,37 @@ test("claims on devices that were removed while pods have them are made again, b
   await node.must("ADD", two, { networks: ["lent"] });
   await node.must("DEL", two);
 });
+
+test("claims that are removed while podnetd runs: a device that is away is lent once, and DEL restores it", async () => {
+  const lent = podNetwork("lent", { type: "host-device", device: "lent0" });
+  await using node = await NodeFixture.start({ networks: { lent } });
+  const far = node.lab.pod();
+  node.place.run("sh", "-ec", `ip link add lent0 type veth peer name far0 netns ${far.name}`);
+  node.place.run(
+    "sh",
+    "-ec",
+    "ip link set lent0 mtu 1400 up; ip address add 192.0.2.7/24 dev lent0",
+  );
+  const [one, two] = [node.sandbox("one"), node.sandbox("two")];
+  await node.must("ADD", one, { networks: ["lent"] });
+  const made = claims(node);
+  assert.equal(made.length, 1);
+
+  removeClaims(node);
+  const { json } = await node.run("ADD", two, { networks: ["lent"] });
+  assert.equal((json as { code?: unknown }).code, cniCode.noDeviceLeft, JSON.stringify(json));
+  assert.deepEqual(claims(node), made);
+
+  removeClaims(node);
+  await node.must("DEL", one);
+  assert.deepEqual(claims(node), []);
+  const [link] = JSON.parse(node.place.run("ip", "-j", "address", "show", "lent0"));
+  assert.equal(link.mtu, 1400);
+  assert(link.flags.includes("UP"));
+  assert.equal(
+    link.addr_info.some(({ local }: { local: string }) => local === "192.0.2.7"),
+    true,
+  );
+  await node.must("ADD", two, { networks: ["lent"] });
+  await node.must("DEL", two);
+});

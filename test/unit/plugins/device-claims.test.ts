@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -47,4 +47,52 @@ test("a device on its way back is not handed out: try again; then it is free", (
   assert.equal(existsSync(dir), false);
   claims.take(key, "eth4", two);
   assert.equal(claims.list().length, 1);
+});
+
+test("a claim whose file was removed is written again by whoever took it, and is no other's meanwhile", () => {
+  const { dir, claims } = fresh();
+  const looks: readonly (() => unknown)[] = [
+    () => assert.equal(claims.isHeldBy(key, one), true),
+    () => assert.equal(claims.read(key)?.containerId, "c1"),
+    () => assert.equal(claims.findByName("eth4")?.containerId, "c1"),
+    () => assert.throws(() => claims.take(key, "eth4", two), { code: cniCode.noDeviceLeft }),
+    () => claims.take(key, "eth4", one),
+  ];
+  for (const look of looks) {
+    claims.take(key, "eth4", one);
+    rmSync(dir, { recursive: true });
+    look();
+    assert.equal(new DeviceClaims(dir).read(key)?.containerId, "c1");
+  }
+  rmSync(dir, { recursive: true });
+  claims.returning(key, one);
+  rmSync(dir, { recursive: true });
+  assert.throws(() => claims.take(key, "eth4", two), { code: cniCode.tryAgainLater });
+  claims.release(key, one);
+  assert.equal(existsSync(dir), false);
+  assert.deepEqual([claims.read(key), claims.list()], [undefined, []]);
+});
+
+test("a claim that was found held outlives its file too; one that went to another process' attachment does not come back", () => {
+  const { dir, claims } = fresh();
+  new DeviceClaims(dir).take(key, "eth4", one);
+  assert.equal(claims.isHeldBy(key, two), false);
+  assert.equal(claims.isHeldBy(key, one), true);
+  rmSync(dir, { recursive: true });
+  assert.equal(claims.list().length, 1);
+  const other = new DeviceClaims(dir);
+  other.release(key, one);
+  other.take(key, "eth4", two);
+  assert.equal(claims.read(key)?.containerId, "c2");
+  other.release(key, two);
+  assert.equal(claims.read(key), undefined);
+});
+
+test("a claim that can't be written again holds all the same", () => {
+  const { dir, claims } = fresh();
+  claims.take(key, "eth4", one);
+  rmSync(dir, { recursive: true });
+  mkdirSync(join(dir, "pci%2F0000%3A03%3A10.1.json.c1-eth0"), { recursive: true });
+  assert.equal(claims.isHeldBy(key, one), true);
+  assert.throws(() => claims.take(key, "eth4", two), { code: cniCode.noDeviceLeft });
 });
