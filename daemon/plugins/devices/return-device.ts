@@ -15,7 +15,8 @@ const arrivalEveryMs = 50;
 
 /**
  * Gives a borrowed device back to the node, whatever the workload did to it and wherever it is by now, and ends the claim on it. Idempotent; nothing happens to
- * a device that is another attachment's by now. `reset` undoes what was set on the device from outside, before its interface is touched.
+ * a device that is another attachment's by now. `reset` undoes what was set on the device from outside, before its interface is touched and once
+ * more after that, so it must be safe to repeat.
  * Throws code 11 while the device is on its way.
  */
 export async function returnDevice(
@@ -39,6 +40,8 @@ export async function returnDevice(
   const found = await awaitDevice(call, borrowed, isOurs);
   if (found !== undefined) {
     for (const warning of await bringBack(call, borrowed, found)) call.log?.warn(warning);
+    // A trusted VF that gets its own hardware address back takes it for its administrative one.
+    if (isOurs) await reset?.(borrowed);
   }
   if (borrowed.deviceInfoPath !== undefined) deleteDeviceInfo(borrowed.deviceInfoPath);
   // The claim goes first: a daemon that is killed in between, and the earlier one of a rollback, then find a device that is not the attachment's, and leave it alone.

@@ -1,114 +1,23 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { readlinkSync } from "node:fs";
 import { basename } from "node:path";
-import { after, test } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
+import { test } from "node:test";
 import { readDeviceInfo } from "../../../daemon/plugins/devices/device-info.ts";
 import { bindDriver } from "../../../daemon/plugins/devices/pci.ts";
 import { hostDevice } from "../../../daemon/plugins/host-device.ts";
-import { sriov } from "../../../daemon/plugins/sriov.ts";
-import type { JsonObject } from "../../../lib/base/json.ts";
 import { cniCode } from "../../../lib/cni/errors.ts";
 import { Attached, staticIpam } from "../../helpers/attached.ts";
-import { Lab, type Place, runCommand } from "../../helpers/lab.ts";
-
-// The machine itself is the node here: the kernel gives devices back to the first network namespace, and it is thrown away anyway.
-const lab = new Lab();
-const pf = "eth0";
-const other = "eth1";
-const vfs = new Map<number, string>();
-
-function sh(command: string): string {
-  return runCommand(["sh", "-c", command]);
-}
-
-async function eventually(what: string, holds: () => boolean): Promise<void> {
-  for (let tries = 0; !holds(); tries += 1) {
-    if (tries > 100) throw new Error(`${what} did not come`);
-    await delay(100);
-  }
-}
-
-// Through 0, else the kernel answers EBUSY; making VFs resets the card.
-sh(`ip link set ${pf} up; ip link set ${other} up`);
-sh(
-  `echo 0 >/sys/class/net/${pf}/device/sriov_numvfs; echo 3 >/sys/class/net/${pf}/device/sriov_numvfs`,
-);
-for (const name of readdirSync(`/sys/class/net/${pf}/device`).filter((one) =>
-  one.startsWith("virtfn"),
-)) {
-  vfs.set(Number(name.slice(6)), basename(readlinkSync(`/sys/class/net/${pf}/device/${name}`)));
-}
-sh("ip address add 10.5.0.100/24 dev eth1");
-await eventually(
-  "the carrier",
-  () => readFileSync(`/sys/class/net/${pf}/carrier`, "utf8").trim() === "1",
-);
-
-function address(vf: number): string {
-  const found = vfs.get(vf);
-  assert(found);
-  return found;
-}
-
-function netdev(vf: number): string {
-  return readdirSync(`/sys/bus/pci/devices/${address(vf)}/net`)[0] ?? "";
-}
-
-interface Shape {
-  readonly config?: object;
-  readonly runtimeConfig?: JsonObject;
-  readonly containerId?: string;
-}
-
-const live: Attached[] = [];
-function attachment(pod: Place, vf: number, shape: Shape = {}): Attached {
-  const { config, runtimeConfig, containerId } = shape;
-  const attached = new Attached(sriov, {
-    pod,
-    containerId: containerId ?? pod.name,
-    config: { type: "sriov", ...config },
-    runtimeConfig: { deviceID: address(vf), ...runtimeConfig },
-  });
-  live.push(attached);
-  return attached;
-}
-after(async () => {
-  for (const attached of live) await attached.del().catch(() => undefined);
-});
-
-/** All that DEL must bring back: the PF's view of the VF, and the VF's interface. */
-function snapshot(vf: number): object {
-  const [ofPf] = JSON.parse(sh(`ip -j -d link show ${pf}`)) as { vfinfo_list: { vf: number }[] }[];
-  const name = netdev(vf);
-  const [own] = JSON.parse(sh(`ip -j -d link show ${name}`)) as JsonObject[];
-  const pick = [
-    "ifname",
-    "ifindex",
-    "address",
-    "mtu",
-    "txqlen",
-    "promiscuity",
-    "group",
-    "ifalias",
-    "altnames",
-  ];
-  return {
-    vf: ofPf?.vfinfo_list.find((one) => one.vf === vf),
-    link: Object.fromEntries(pick.map((key) => [key, own?.[key]])),
-    up: (own?.["flags"] as string[] | undefined)?.includes("UP"),
-    addresses: sh(`ip -o address show dev ${name}`),
-    driver: basename(readlinkSync(`/sys/bus/pci/devices/${address(vf)}/driver`)),
-  };
-}
-
-function withoutTimes(state: object): object {
-  return JSON.parse(
-    JSON.stringify(state)
-      .replaceAll(/"operstate":"\w+",?/g, "")
-      .replaceAll(/"(LOWER_UP|NO-CARRIER)",?/g, ""),
-  );
-}
+import {
+  address,
+  attachment,
+  eventually,
+  lab,
+  netdev,
+  pf,
+  sh,
+  snapshot,
+  withoutTimes,
+} from "../igb.ts";
 
 test("sriov: a VF by deviceID serves the pod with all that igb can set, and comes back as it was", async () => {
   const pod = lab.pod();
@@ -286,23 +195,6 @@ test("sriov: a GUID of InfiniBand is refused on an Ethernet card, and a VF that 
   }
   await attached.del();
   assert.deepEqual(withoutTimes(snapshot(0)), before);
-});
-
-test("sriov: VF 0 gets another random hardware address whenever the card is reset; a pod's own address stays its own", async () => {
-  const pod = lab.pod();
-  const attached = attachment(pod, 0, { config: { mac: "02:00:00:00:05:09" } });
-  await attached.add();
-  assert.match(pod.run("ip", "link", "show", "eth0"), /02:00:00:00:05:09/);
-  // The physical function goes down and comes back while the pod has the VF.
-  sh(`ip link set ${pf} down`);
-  sh(`ip link set ${pf} up`);
-  await eventually(
-    "the carrier",
-    () => readFileSync(`/sys/class/net/${pf}/carrier`, "utf8").trim() === "1",
-  );
-  await attached.check();
-  assert.match(sh(`ip -d link show ${pf}`), /vf 0 .*02:00:00:00:05:09/);
-  await attached.del();
 });
 
 test("sriov: a card that takes its VFs away while a pod has one leaves a DEL that succeeds, and a VF that can be given again", async () => {
