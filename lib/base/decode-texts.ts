@@ -48,3 +48,16 @@ function quantity(origin: string, bound: number | bigint, how: string): string {
   if (origin === "array" || origin === "set") return `have ${how} ${bound} entries`;
   return `be ${how} ${bound}`;
 }
+
+const longestText = 64;
+
+/** An outside value as JSON for a message: one line without control characters, cut when it is long. undefined: there is none. */
+export function shortText(value: unknown): string | undefined {
+  const text = JSON.stringify(value)?.replace(/[\u007f-\u009f\u2028\u2029]/g, escaped);
+  if (text === undefined || text.length <= longestText) return text;
+  return `${text.slice(0, longestText - 1)}…`;
+}
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}

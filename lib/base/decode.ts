@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { issueText } from "./decode-texts.ts";
+import { issueText, shortText } from "./decode-texts.ts";
 
 /** One thing that is wrong with an outside value: where (`ranges[0][1].subnet`; empty for the value itself) and what. */
 export interface Fault {
@@ -42,6 +42,39 @@ export function decode<T extends z.ZodType>(schema: T, value: unknown, what: str
   if (outcome.success) return outcome.data;
   throw new DecodeError(
     what,
-    outcome.error.issues.map((issue) => ({ path: formatPath(issue.path), message: issue.message })),
+    outcome.error.issues.map(({ path, message }) => ({ path: formatPath(path), message })),
   );
+}
+
+/** As decode; each fault says also what was given, in a short form. Not for what may be secret. */
+export function decodeQuoting<T extends z.ZodType>(
+  schema: T,
+  value: unknown,
+  what: string,
+): z.output<T> {
+  const outcome = schema.safeParse(value, { error: issueText });
+  if (outcome.success) return outcome.data;
+  throw new DecodeError(
+    what,
+    outcome.error.issues.map(({ path, message }) => ({
+      path: formatPath(path),
+      message: withGiven(message, valueAt(value, path)),
+    })),
+  );
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  let inner = value;
+  for (const key of path) {
+    if (typeof inner !== "object" || inner === null || !Object.hasOwn(inner, key)) return undefined;
+    inner = (inner as Record<PropertyKey, unknown>)[key];
+  }
+  return inner;
+}
+
+/** A message and the value that it is about, unless that is absent or told already. */
+function withGiven(message: string, given: unknown): string {
+  const text = shortText(given);
+  if (text === undefined || message.includes(text)) return message;
+  return `${message} (given: ${text})`;
 }

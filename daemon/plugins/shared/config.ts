@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { DecodeError, decode } from "../../../lib/base/decode.ts";
+import { DecodeError, decodeQuoting } from "../../../lib/base/decode.ts";
 import { type Cidr, type Ip, isCidr, isIp, parseCidr, parseIp } from "../../../lib/base/ip.ts";
 import { CniError, cniCode } from "../../../lib/cni/errors.ts";
 import type { CniDns, CniRoute } from "../../../lib/cni/types.ts";
@@ -10,7 +10,7 @@ const decoded = new WeakMap<z.ZodType, WeakMap<object, unknown>>();
 /**
  * Decodes the keys of a plugin configuration that a plugin knows. Unknown keys are ignored, as the reference does. The same schema and object give the same
  * value again: neither may be changed.
- * Throws a CniError (code 7) that names the network, the plugin and every field that is wrong.
+ * Throws a CniError (code 7) that names the network, the plugin, every field that is wrong, and its value.
  */
 export function decodeConfig<T extends z.ZodType>(
   schema: T,
@@ -23,7 +23,7 @@ export function decodeConfig<T extends z.ZodType>(
   if (isObject && known.has(value)) return known.get(value) as z.output<T>;
   try {
     const what = `${where.plugin} configuration of network "${where.network}"`;
-    const output = decode(schema, value, what);
+    const output = decodeQuoting(schema, value, what);
     if (isObject) known.set(value, output);
     return output;
   } catch (error) {
