@@ -135,7 +135,18 @@ test("a macvlan's master that goes down and up and changes its MTU", async () =>
   const flap =
     "for m in 1400 1500; do ip link set low down; ip link set low mtu $m; ip link set low up; done";
   await during([loop(node.place, flap)], async () => {
-    for (let round = 0; round < 6; round += 1) await cycle(["upper"]);
+    for (let round = 0; round < 6; round += 1) {
+      const sandbox = node.sandbox(`flapping-${round}`);
+      const prevResult = await node.must("ADD", sandbox, { networks: ["upper"] });
+      const checked = await node.run("CHECK", sandbox, {
+        networks: ["upper"],
+        config: { prevResult },
+      });
+      // The kernel lowers a macvlan's MTU with its master's and does not raise it again: CHECK may say that, and nothing else.
+      if (checked.status !== 0) assert.match(checked.stdout, /its MTU is 1400, not 1500/);
+      await node.must("DEL", sandbox, { networks: ["upper"] });
+      node.lab.remove(sandbox.place);
+    }
   });
   node.place.run("ip", "link", "set", "low", "up", "mtu", "1500");
   assertNothingHeld();
