@@ -296,7 +296,9 @@ test("the way back: pods that podnet attached and a Multus deletes by the execut
     const { status, stdout } = await call("ADD", { id, netns: pod.path });
     assert.equal(status, 0, stdout);
   }
-  const masqueraded = () => (place.run("nft", "list", "ruleset").match(/comment "/g) ?? []).length;
+  // The executables may have a table with comments of their own.
+  const masqueraded = () =>
+    (place.run("nft", "list", "table", "inet", "podnet").match(/comment "/g) ?? []).length;
   const before = masqueraded();
   const { config } = delegate("default");
   const at = { containerId: "deleted", netns: deleted.path, ifName: "eth0", config };
