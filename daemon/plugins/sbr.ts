@@ -180,14 +180,29 @@ async function check(call: PluginCall): Promise<void> {
         (table === undefined ? one.table >= firstTable : one.table === table),
     );
     if (rule === undefined) throw drift(call, `the rule for what comes from ${source} is missing`);
-    if (table !== undefined || ip.gateway === undefined) continue;
-    const wanted = defaultRoute(ip.gateway, 0, rule.table);
-    const routes = await rtnl.routes({ table: rule.table });
+    if (table === undefined) await checkTable(call, rtnl, { ip, table: rule.table });
+  }
+}
+
+/** The table of an address has its default route and the route to its subnet, which were moved there. */
+async function checkTable(
+  call: PluginCall,
+  rtnl: Rtnetlink,
+  { ip, table }: { readonly ip: CniIp; readonly table: number },
+): Promise<void> {
+  const routes = await rtnl.routes({ table });
+  const cidr = parseCidr(ip.address);
+  const subnet = formatCidr(networkOf(cidr));
+  if (ip.gateway !== undefined) {
+    const wanted = defaultRoute(ip.gateway, 0, table);
     const isThere = routes.some(
       ({ destination, gateway }) =>
         destination === wanted.destination && gateway === wanted.gateway,
     );
-    if (!isThere)
-      throw drift(call, `table ${rule.table} lacks the default route via ${ip.gateway}`);
+    if (!isThere) throw drift(call, `table ${table} lacks the default route via ${ip.gateway}`);
+  }
+  const hasSubnet = cidr.prefixLength < bitsOf(cidr.family);
+  if (hasSubnet && !routes.some(({ destination }) => destination === subnet)) {
+    throw drift(call, `table ${table} lacks the route to ${subnet}`);
   }
 }
