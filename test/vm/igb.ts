@@ -37,7 +37,8 @@ for (const name of readdirSync(`/sys/class/net/${pf}/device`).filter((one) =>
 )) {
   vfs.set(Number(name.slice(6)), basename(readlinkSync(`/sys/class/net/${pf}/device/${name}`)));
 }
-sh("ip address add 10.5.0.100/24 dev eth1");
+// Another file may have run on the machine before.
+sh(`ip address replace 10.5.0.100/24 dev ${other}`);
 await carrier();
 
 /** Waits until the physical function has a carrier. */
