@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-debs=(ca-certificates iproute2 nftables iputils-ping procps util-linux gcc libc6-dev make xz-utils zstd jq busybox-static git strace curl e2fsprogs)
+debs=(ca-certificates iproute2 nftables iptables iputils-ping procps util-linux gcc libc6-dev make xz-utils zstd jq busybox-static git strace curl e2fsprogs)
 command -v npm >/dev/null || debs+=(npm)
 have=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p') || have=
 missing=()
@@ -16,7 +16,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "prepare: installing Debian packages: ${missing[*]}"
     log=$(mktemp)
     export DEBIAN_FRONTEND=noninteractive
-    { apt-get -qq update && apt-get -qq install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null ||
+    { apt-get -qq update && apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null ||
       { cat "$log" >&2; rm -f "$log"; echo "prepare: apt-get could not install ${missing[*]}" >&2; exit 1; }
     rm -f "$log"
   fi
