@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import { podNetwork } from "../helpers/daemon.ts";
 import { reportFigures } from "../helpers/faults-report.ts";
 import { Lab, type Place } from "../helpers/lab.ts";
@@ -173,5 +175,21 @@ test("a macvlan's master that vanishes and comes again: a whole pod or an error 
   });
   node.place.run("sh", "-c", "ip link del gone0 2>/dev/null; true");
   assert.equal(outcomes.added + outcomes.refused, 12);
+  assertNothingHeld();
+});
+
+test("RTNL is held for long by one call of somebody else", async () => {
+  // What stands on a link goes with it, in one call of the kernel that holds its lock of all links from begin to end.
+  const far = tools.pod();
+  const file = join(tools.folder(), "many");
+  const uppers = Array.from({ length: 4000 }, (_, at) => `link add link base m${at} type macvlan`);
+  const lines = ["link add base type bridge", "link set base up", ...uppers];
+  writeFileSync(file, `${lines.join("\n")}\n`);
+  far.run("ip", "-batch", file);
+  const began = performance.now();
+  const [program = "", ...args] = far.wrap(["ip", "link", "del", "base"]);
+  const held = promisify(execFile)(program, args).then(() => performance.now() - began);
+  await Promise.all([cycle(["blue", "dual"]), cycle(["upper"]), cycle(filtered)]);
+  reportFigures({ "one call of somebody else that held RTNL, ms max": Math.round(await held) });
   assertNothingHeld();
 });
