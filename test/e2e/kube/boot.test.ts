@@ -118,7 +118,8 @@ function missing({ daemon, api, file, executable }: Here): RegExp | undefined {
   if (!daemon) return /^ask podnetd at .*check that podnetd runs on this node/;
   if (!api) return /^default network: find PodNetwork "default": the API server can't be asked/;
   if (file === "none") return /^default network: .*no other network configuration is there yet/;
-  if (file === "half") return /^default network: .*"10-agent.conflist" can't be used/;
+  // In the words of who looked: the one who waits for a default network, or the one who reads it anew.
+  if (file === "half") return /^default network: .*"10-agent\.conflist" (can't be used|read )/;
   return executable ? undefined : /^default network: find plugin "agent": no executable in/;
 }
 
